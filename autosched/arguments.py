@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from autosched.errors import ConfigError
+from autosched.words import shortened
 
 Kind = TypeVar("Kind")
+PathLike = str | os.PathLike[str]
 
 
 def found(value: Any) -> str:
@@ -24,10 +26,11 @@ def found(value: Any) -> str:
         text = " ".join(repr(value).split())
     except Exception:
         return f"found an object of the class {type(value).__name__}"
-    shown = text if len(text) <= 60 else f"{text[:57]}..."
     if isinstance(value, type):
         return f"found the class {value.__qualname__}, not an object of it"
-    return "found None" if value is None else f"found {shown} ({type(value).__name__})"
+    return (
+        "found None" if value is None else f"found {shortened(text, 60)} ({type(value).__name__})"
+    )
 
 
 def integer(name: str, value: Any, least: int | None = None) -> int:
@@ -89,6 +92,19 @@ def mapping(name: str, value: Any, example: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{name}: expected names and values, e.g. {example}, {found(value)}")
     return value
+
+
+def file_paths(name: str, value: Any, kind: str = "file") -> tuple[Path, ...]:
+    """Return `value` as paths if it is one, or a list of them, for `file_path`; else ConfigError.
+
+    `kind` is what the message calls the files.
+    """
+    if isinstance(value, str | os.PathLike):
+        return (file_path(name, value),)
+    if not isinstance(value, Sequence) or isinstance(value, bytes):
+        wanted = f"the path of a {kind}, or a list of them"
+        raise ConfigError(f"{name}: expected {wanted}, {found(value)}")
+    return tuple(file_path(f"{name}[{k}]", each) for k, each in enumerate(value))
 
 
 def file_path(name: str, value: Any) -> Path:

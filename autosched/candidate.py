@@ -20,16 +20,14 @@ if TYPE_CHECKING:
     from autosched.runtime.cuda_artifact import CudaArtifact
 
 
-def lower_candidate(
-    task: Task, steps: Iterable[Step], target: Target | None = None, name: str = "main"
-) -> PrimFunc:
+def lower_candidate(task: Task, steps: Iterable[Step], target: Target | None = None) -> PrimFunc:
     """The optimised TIR of one candidate (`driver.lower_steps`), for `target` or the task's target.
 
     >>> task = Task.from_workload("matmul", M=2, N=2, K=2)
     >>> plain = lower_candidate(task, ())  # no steps: the loops as declared
     """
     with task.lowering.context():
-        return lower_steps(task.dag, steps, target or task.target, name, task.layout)
+        return lower_steps(task.dag, steps, target or task.target, layout=task.layout)
 
 
 def kernels_of_candidate(task: Task, steps: Iterable[Step]) -> IRModule:
@@ -38,12 +36,10 @@ def kernels_of_candidate(task: Task, steps: Iterable[Step]) -> IRModule:
         return lower_to_kernels(lower_steps(task.dag, steps, task.target, task.function_name))
 
 
-def build_candidate(
-    task: Task, steps: Iterable[Step], target: Target | None = None, name: str = "kernel"
-) -> CpuArtifact:
-    """Object code of one candidate (`driver.build_steps`), for `target` or the task's target."""
+def build_candidate(task: Task, steps: Iterable[Step], *, name: str = "kernel") -> CpuArtifact:
+    """Object code of one candidate (`driver.build_steps`); `name` is that of its function."""
     with task.lowering.context():
-        return build_steps(task.dag, steps, target or task.target, name, task.layout)
+        return build_steps(task.dag, steps, task.target, name, task.layout)
 
 
 def build_cuda_candidate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,24 +12,20 @@ from autosched.control_groups import cpu_quota
 
 def hardware_threads() -> int:
     """The number of hardware threads that this process may use."""
-    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    return len(available) if available else os.cpu_count() or 1
+    return len(_available())
 
 
 @lru_cache(maxsize=1)
 def physical_cores() -> int:
     """The number of physical cores that this process may use; their hardware threads count once."""
-    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    if available is None:
-        return os.cpu_count() or 1
     cores = set()
-    for cpu in available:
+    for cpu in _available():
         siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         try:
             cores.add(siblings.read_text())
         except OSError:
             cores.add(str(cpu))
-    return max(1, len(cores))
+    return len(cores)
 
 
 def usable_cores() -> int:
@@ -43,6 +40,13 @@ def usable_cores() -> int:
 def usable_threads() -> int:
     """The same number of hardware threads."""
     return max(1, int(min(hardware_threads(), _quota())))
+
+
+def _available() -> Collection[int]:
+    """The numbers of the hardware threads that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return range(os.cpu_count() or 1)
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
 
-# ARM features that Linux reports and LLVM does not detect (Linux, "ARM64 ELF hwcaps").
+# 64-bit ARM features that Linux reports and LLVM does not detect (Linux, "ARM64 ELF hwcaps").
 _OF_ARM = {"asimddp": "dotprod", "i8mm": "i8mm", "bf16": "bf16", "asimdhp": "fullfp16"}
 
 

@@ -32,7 +32,7 @@ def again_if_lost(lost: sys.UnraisableHookArgs) -> None:
 
 @contextmanager
 def none_lost() -> Iterator[None]:
-    """Repeat a lost Ctrl-C inside.
+    """A context in which a Ctrl-C that would be lost is sent again.
 
     A program's own `sys.unraisablehook` is left alone.
     """

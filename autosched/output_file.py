@@ -71,9 +71,9 @@ def require_replaceable(
         raise ConfigError(f"cannot write the {kind} {path}: {found}; {remedy}")
 
 
-def is_kind(path: Path, kind: FileKind) -> bool:
-    """Whether a `kind` may be written to `path` (a file, or nothing yet) without loss."""
-    return not _other_kind(path, kind)
+def takes_records(path: Path) -> bool:
+    """Whether records may be written to `path` (a file, or nothing yet) without loss."""
+    return not _other_kind(path, FileKind.RECORDS)
 
 
 def require_apart(
@@ -96,8 +96,8 @@ def replacing(path: Path, *, only_new: bool = False) -> Iterator[Path]:
     """Yield a path beside `path` to write to; that file replaces `path` when the block succeeds.
 
     Where `path` is a link, its target is replaced, not the link; a device is written directly. The
-    new file gets the permissions of the old one, and is readable by its owner only while it is
-    written. With `only_new` no file is replaced, not even one that appeared meanwhile:
+    new file gets the permissions of the old one; until it is complete, only its owner may read it.
+    With `only_new` no file is replaced, not even one that appeared meanwhile:
     FileExistsError.
     """
     if path.exists() and not path.is_file():  # /dev/stdout is a link to something without a path
@@ -146,8 +146,8 @@ def real_path(path: Path) -> Path:
         return Path(os.path.realpath(path))
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{path} leads nowhere: the current folder was deleted; change into one that is there, "
-            "or give a whole path"
+            f"{path} leads nowhere: the current folder was deleted; change into one that exists, "
+            "or give an absolute path"
         ) from error
 
 

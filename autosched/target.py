@@ -266,6 +266,12 @@ def make_target(
     raise ConfigError(f"target kind: found {kind!r}, expected cpu or cuda")
 
 
+def arch_of(capability: Sequence[int]) -> str:
+    """The architecture of GPUs of a compute capability: `sm_90` for (9, 0)."""
+    major, minor = capability
+    return f"sm_{major}{minor}"
+
+
 _ARCH = re.compile(r"sm_([1-9][0-9]{1,2})([af]?)")
 _LEAST_WITH = {"": 0, "a": 90, "f": 100}
 """The first architectures with features that no later one has (a), or only their family has (f).

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.output_file import real_path
+from autosched.user_source import parsed_source
 from autosched.words import told, visible
 
 _TRUSTING: ContextVar[bool] = ContextVar("trusting", default=False)
@@ -86,7 +87,7 @@ def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
     _whole(path, key)  # raises a ConfigError of its own
     if not path.is_file():
         raise ConfigError(
-            f"{key}: there is no file {visible(path_text)}; relative paths begin in the current "
+            f"{key}: there is no file {visible(path_text)}; relative paths start from the current "
             f"folder, {Path.cwd()}"
         )
     module = _load(path, key)
@@ -159,8 +160,8 @@ def _load(path: Path, key: str) -> ModuleType:
     running = _RUNNING.get()  # files that this thread is running
     if path.resolve() in running:
         raise ConfigError(
-            f"{key}: {visible(str(path))} asks for itself while it is run; put what makes tasks "
-            'of its functions under `if __name__ == "__main__":`'
+            f"{key}: {visible(str(path))} makes a task of its own functions while it is being "
+            'loaded; put that code under `if __name__ == "__main__":`'
         )
     digest = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:12]
     name = f"autosched_user_{digest}"
@@ -211,11 +212,7 @@ def _places(folder: Path, name: str) -> tuple[Path, Path]:
 
 def _imported(path: Path) -> set[str]:
     """The top-level names of all modules that the file's statements import."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return set()
-    nodes = list(ast.walk(tree))
+    nodes = list(ast.walk(parsed_source(path)))
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     return {name.partition(".")[0] for name in names}

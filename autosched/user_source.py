@@ -10,6 +10,14 @@ from pathlib import Path
 from autosched.errors import ConfigError
 
 
+def parsed_source(path: Path) -> ast.Module:
+    """The statements of a Python file; none when it cannot be read or is not valid Python."""
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
 def source_digest(spec: str) -> str:
     """16 hex digits of the source of `spec` (file.py:name) and of all in its file that it uses.
 
@@ -17,10 +25,7 @@ def source_digest(spec: str) -> str:
     the file cannot be read or does not define the name.
     """
     path, _, name = spec.rpartition(":")
-    try:
-        tree = ast.parse(Path(path).read_bytes())
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return ""
+    tree = parsed_source(Path(path))
     bound: dict[str, list[ast.stmt]] = {}
     for stmt in tree.body:
         for each in _binds(stmt):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+
+Tell = Callable[[str], None]
+"""A function that is told a text for the user, such as `warn`."""
 
 _BETWEEN = ("autosched", "contextlib", "functools", "torch")
 

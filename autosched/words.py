@@ -13,6 +13,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{ending}"
 
 
+def shortened(text: str, most: int, end: str = "...") -> str:
+    """`text`, cut to at most `most` characters, of which `end` are the last."""
+    return text if len(text) <= most else text[: most - len(end)] + end
+
+
 def last_line(message: str) -> str:
     """The last line of an error message, which says what went wrong."""
     return (message.strip().splitlines() or ["no message"])[-1]
@@ -79,5 +84,5 @@ def rate_text(flops: float, peak: float | None = None) -> str:
         return text
     share = flops / peak
     if share > 1:
-        return f"{text} ({share:.0%} of peak, measured too low or operations are saved)"
+        return f"{text} ({share:.0%} of peak, measured too low, or the kernel saves operations)"
     return f"{text} ({f'{share:.0%}' if share >= 0.01 else '<1%'} of peak)"

@@ -23,6 +23,7 @@ import numpy as np
 from autosched import te
 from autosched.codegen.llvm import compile_object, emit_llvm
 from autosched.driver import lower
+from autosched.measure.result import lower_quartile
 from autosched.runtime.cpu import aligned_empty, artifact_of, load
 from autosched.target import Target, cpu_target
 from autosched.te.operations.tensor import Tensor
@@ -83,10 +84,6 @@ def kernel(n: int, tiles: Tiles, target: Target) -> tuple[Callable[..., object],
         f"LLVM {1e3 * (done - emitted):.0f} ms"
     )
     return load(artifact_of(func, code, target.threads)), took
-
-
-def lower_quartile(times: list[float]) -> float:
-    return sorted(times)[len(times) // 4]
 
 
 def measure(n: int, rounds: int, target: Target) -> None:

@@ -22,6 +22,7 @@ from itertools import product
 from typing import Any, get_args
 
 import numpy as np
+from shapes import conv2d, image
 
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
@@ -42,18 +43,9 @@ from autosched.task import Task
 Steps = tuple[Step, ...]
 
 
-def _image(size: int, kernel: int, **others: int) -> dict[str, int]:
-    return {"N": 1, "H": size, "W": size, "K": kernel, "stride": 1, "padding": 1, **others}
-
-
-def _conv2d(size: int, inputs: int, outputs: int, **others: int) -> dict[str, int]:
-    channels = {"CI": inputs, "CO": outputs, "KH": 3, "KW": 3}
-    return {"N": 1, "H": size, "W": size, **channels, "stride": 1, "padding": 1, **others}
-
-
 WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "matmul": ("matmul", {"M": 512, "N": 512, "K": 512}),
-    "conv2d_nchw_bn_relu": ("conv2d_nchw_bn_relu", _image(56, 3, CI=64, CO=64)),
+    "conv2d_nchw_bn_relu": ("conv2d_nchw_bn_relu", image(56, 3, CI=64, CO=64)),
     "transpose_batch_matmul_softmax": (
         "transpose_batch_matmul_softmax",
         {"B": 1, "S": 128, "H": 12, "D": 64},
@@ -67,29 +59,29 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
         "conv1d_nlc",
         {"N": 2, "L": 64, "CI": 32, "CO": 48, "K": 3, "stride": 1, "padding": 1},
     ),
-    "conv2d_nhwc": ("conv2d_nhwc", _conv2d(14, 256, 256)),
-    "conv2d_nhwc_56": ("conv2d_nhwc", _conv2d(56, 64, 64)),
-    "conv2d_nhwc_strided": ("conv2d_nhwc", _conv2d(28, 12, 28, stride=2, N=2)),
-    "conv2d_nhwc_grouped": ("conv2d_nhwc", _conv2d(14, 96, 96, groups=2)),
-    "conv2d_nhwc_grouped_uneven": ("conv2d_nhwc", _conv2d(14, 14, 14, groups=2)),
-    "conv2d_capsule_nhwijc": ("conv2d_capsule_nhwijc", _image(16, 3, CI=16, CO=16)),
+    "conv2d_nhwc": ("conv2d_nhwc", conv2d(14, 256, 256)),
+    "conv2d_nhwc_56": ("conv2d_nhwc", conv2d(56, 64, 64)),
+    "conv2d_nhwc_strided": ("conv2d_nhwc", conv2d(28, 12, 28, stride=2, N=2)),
+    "conv2d_nhwc_grouped": ("conv2d_nhwc", conv2d(14, 96, 96, groups=2)),
+    "conv2d_nhwc_grouped_uneven": ("conv2d_nhwc", conv2d(14, 14, 14, groups=2)),
+    "conv2d_capsule_nhwijc": ("conv2d_capsule_nhwijc", image(16, 3, CI=16, CO=16)),
     "conv2d_transpose_nhwc": (
         "conv2d_transpose_nhwc",
-        _image(8, 4, CI=32, CO=28, stride=2),
+        image(8, 4, CI=32, CO=28, stride=2),
     ),
     "conv2d_winograd_nhwc": (
         "conv2d_winograd_nhwc",
         {"N": 1, "H": 16, "W": 16, "CI": 48, "CO": 64},
     ),
-    "conv2d_nchw_bn_relu_7": ("conv2d_nchw_bn_relu", _image(7, 3, CI=20, CO=28)),
-    "conv3d_ndhwc": ("conv3d_ndhwc", _image(14, 3, D=4, CI=16, CO=32)),
-    "depthwise_conv2d_nhwc": ("depthwise_conv2d_nhwc", _image(56, 3, C=64)),
-    "depthwise_strided": ("depthwise_conv2d_nhwc", _image(14, 3, C=25, stride=2)),
+    "conv2d_nchw_bn_relu_7": ("conv2d_nchw_bn_relu", image(7, 3, CI=20, CO=28)),
+    "conv3d_ndhwc": ("conv3d_ndhwc", image(14, 3, D=4, CI=16, CO=32)),
+    "depthwise_conv2d_nhwc": ("depthwise_conv2d_nhwc", image(56, 3, C=64)),
+    "depthwise_strided": ("depthwise_conv2d_nhwc", image(14, 3, C=25, stride=2)),
     "norm_bmn": ("norm_bmn", {"B": 4, "M": 64, "N": 128}),
     "norm_uneven": ("norm_bmn", {"B": 1, "M": 30, "N": 49}),
     "softmax": ("softmax", {"M": 128, "N": 500}),
     "layer_norm": ("layer_norm", {"M": 64, "N": 768}),
-    "max_pool2d_nchw": ("max_pool2d_nchw", _image(28, 3, C=16, stride=2)),
+    "max_pool2d_nchw": ("max_pool2d_nchw", image(28, 3, C=16, stride=2)),
     "add_relu": ("add_relu", {"M": 30, "N": 1000}),
     "attention_uneven": (
         "transpose_batch_matmul_softmax",

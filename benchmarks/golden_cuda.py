@@ -11,7 +11,6 @@ exit code is 1 when a candidate fails.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 import time
@@ -30,8 +29,9 @@ from autosched.state.steps import Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 
-FOLDER = Path(__file__).parent.parent / "tests" / "golden"
-FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.golden_lines import golden_candidates
+
 HEAD = ("candidates", "compile", "CPU s", "slowest", "registers", "stack", "spills")
 
 Row = dict[str, float]
@@ -41,25 +41,20 @@ def candidates(workload: str | None = None) -> Iterator[tuple[str, ComputeDAG, l
     """The workload, DAG and steps of each golden CUDA candidate within the limits of a GPU."""
     dags: dict[str, ComputeDAG] = {}
     target = cuda_target()
-    for name in FILES:
-        with gzip.open(FOLDER / name, "rt") as file:
-            for line in map(json.loads, file):
-                if "steps" not in line or line["target"] != "cuda":
-                    continue
-                if workload not in (None, line["workload"]):
-                    continue
-                key = json.dumps([line["workload"], line["args"]])
-                if key not in dags:
-                    tensors = workloads.get(line["workload"]).tensors(**line["args"])
-                    dags[key] = ComputeDAG(tensors)
-                steps = list(steps_from_json(line["steps"]))
-                try:
-                    sch, arguments = dags[key].apply_steps(steps)
-                    sch = sch.normalize_for_feature_extraction()
-                    verify_gpu(schedule_to_prim_func(sch, arguments), target)
-                except ScheduleError:
-                    continue
-                yield line["workload"], dags[key], steps
+    for line in golden_candidates(target="cuda"):
+        if workload not in (None, line["workload"]):
+            continue
+        key = json.dumps([line["workload"], line["args"]])
+        if key not in dags:
+            dags[key] = ComputeDAG(workloads.get(line["workload"]).tensors(**line["args"]))
+        steps = list(steps_from_json(line["steps"]))
+        try:
+            sch, arguments = dags[key].apply_steps(steps)
+            sch = sch.normalize_for_feature_extraction()
+            verify_gpu(schedule_to_prim_func(sch, arguments), target)
+        except ScheduleError:
+            continue
+        yield line["workload"], dags[key], steps
 
 
 def compiled(

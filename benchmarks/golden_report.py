@@ -12,10 +12,10 @@ first N disagreements.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,9 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
 
-FOLDER = Path(__file__).parent.parent / "tests" / "golden"
-FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.golden_lines import golden_lines
+
 COLUMNS = ("dag", "flops", "bound_state", "sketches", "feature rows", "candidates")
 Key = tuple[str, str]
 
@@ -78,16 +79,6 @@ class Report:
             total = sum(self.total[key][column] for key in keys)
             cells += f"{f'{agreed}/{total}' if total else '-':>15}"
         return cells
-
-
-def golden_lines() -> Iterator[dict[str, Any]]:
-    """All golden lines that are about workloads."""
-    for name in FILES:
-        with gzip.open(FOLDER / name, "rt") as file:
-            for text in file:
-                line = json.loads(text)
-                if "workload" in line:
-                    yield line
 
 
 def matching_rows(rows: npt.NDArray[Any], expected: npt.NDArray[Any]) -> int:
@@ -154,7 +145,7 @@ def main() -> None:
     report = Report(options.show)
     dags: dict[str, ComputeDAG] = {}
     for line in golden_lines():
-        if options.workload not in (None, line["workload"]):
+        if "workload" not in line or options.workload not in (None, line["workload"]):
             continue
         if options.target not in (None, line["target"]):
             continue

@@ -16,7 +16,6 @@ Exit status: 0 when all was as it should be, 1 when not, 2 when there is no GPU.
 from __future__ import annotations
 
 import argparse
-import gzip
 import importlib.util
 import json
 import math
@@ -48,12 +47,12 @@ from autosched.referee.check import lowered
 from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, MeasureOptions, Session
-from autosched.state.steps import Step, steps_from_json
-from autosched.target import HardwareParams, Target
+from autosched.state.steps import Step
 from autosched.task import Task
 
-ROOT = Path(__file__).resolve().parent.parent
-GOLDEN = ROOT / "tests" / "golden"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.golden_lines import candidate_of, golden_candidates
+
 _RESERVE = 15.0  # seconds for the start, for ending processes, and for the report
 
 EXACT = (  # sums, products and maxima of small whole numbers are exact in float32
@@ -92,21 +91,15 @@ def doctor(bench: Bench) -> None:
 def golden() -> Iterator[tuple[Task, tuple[Step, ...]]]:
     """Golden CUDA candidates of exact operators, in turns over their settings."""
     settings: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for name in ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz"):
-        with gzip.open(GOLDEN / name, "rt") as file:
-            for line in map(json.loads, file):
-                if line.get("target") == "cuda" and line.get("workload") in EXACT:
-                    if "steps" in line:
-                        settings[json.dumps([line["workload"], line["args"]])].append(line)
+    for line in golden_candidates("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", target="cuda"):
+        if line["workload"] in EXACT:
+            settings[json.dumps([line["workload"], line["args"]])].append(line)
     for place in range(max(map(len, settings.values()))):
         for lines in settings.values():
             if place < len(lines):
-                line = lines[place]
-                target = Target("cuda", HardwareParams.from_list(line["hardware"]))
-                task = Task.from_workload(line["workload"], target=target, **line["args"])
-                steps = tuple(steps_from_json(line["steps"]))
+                task, steps = candidate_of(lines[place])
                 try:
-                    verify_gpu(lowered(task, steps)[0], target)
+                    verify_gpu(lowered(task, steps)[0], task.target)
                 except ScheduleError:
                     continue
                 yield task, steps
@@ -251,7 +244,6 @@ def main() -> int:
     parser.add_argument("--launch", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.fake:
-        sys.path.insert(0, str(ROOT / "tests"))
         gpu_runner.FACTORY = "kit.fake_gpu:make_mixed_handler"
     if args.launch:
         launch(args.launch, args.fake)

@@ -1,6 +1,6 @@
 """Time from steps to optimised TIR, per pass (issue: matmul at most 15 ms, fused conv2d 40 ms).
 
-    python benchmarks/lowering.py [--repeats 5] [--golden tests/golden/ansor_v06.jsonl.gz]
+    python benchmarks/lowering.py [--repeats 5]
 
 The candidates are the CPU candidates of the golden file, taken in turns. Times are medians in
 milliseconds.
@@ -9,9 +9,9 @@ milliseconds.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import statistics
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -25,7 +25,9 @@ from autosched.target import Target, cpu_target
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.instruments import PassTiming
 
-GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "ansor_v06.jsonl.gz"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.golden_lines import golden_candidates
+
 SHOWN = ("matmul", "conv2d_nhwc", "conv2d_nchw_bn_relu")
 
 
@@ -45,10 +47,8 @@ def time_one(dag: ComputeDAG, steps: tuple[Step, ...], target: Target) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--golden", type=Path, default=GOLDEN)
     options = parser.parse_args()
-    with gzip.open(options.golden, "rt") as file:
-        lines = [d for d in map(json.loads, file) if "steps" in d and d["target"] == "cpu"]
+    lines = list(golden_candidates("ansor_v06.jsonl.gz", target="cpu"))
     target = cpu_target()
     dags: dict[str, ComputeDAG] = {}
     totals: dict[str, list[float]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """Bytes of shared memory of the golden CUDA candidates, without and with merged buffers.
 
-    python benchmarks/merged_shared.py [--every 1] [--golden tests/golden/ansor_v06.jsonl.gz]
+    python benchmarks/merged_shared.py [--every 1]
 
 "Apart" is the sum of the allocations in the lowered kernel, and "merged" is their size after
 MergeSharedMemoryAllocations. The largest kernel of a candidate counts.
@@ -9,10 +9,11 @@ MergeSharedMemoryAllocations. The largest kernel of a candidate counts.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from autosched import workloads
@@ -26,7 +27,8 @@ from autosched.transform.device.shared_layout import merged_bytes
 from autosched.transform.device.shared_to_dynamic import static_shared_bytes
 from autosched.transform.device.thread_sync import kernels
 
-GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "ansor_v06.jsonl.gz"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.golden_lines import golden_candidates
 
 
 def of_candidate(func: PrimFunc) -> tuple[int, int]:
@@ -35,12 +37,11 @@ def of_candidate(func: PrimFunc) -> tuple[int, int]:
     return max((a for a, _ in found), default=0), max((m for _, m in found), default=0)
 
 
-def candidates(path: Path, every: int) -> Iterator[tuple[str, PrimFunc]]:
+def candidates(every: int) -> Iterator[tuple[str, PrimFunc]]:
     """The lowered CUDA candidates that the pipeline accepts, by workload."""
-    with gzip.open(path, "rt") as file:
-        lines = [d for d in map(json.loads, file) if "steps" in d and d["target"] == "cuda"]
     dags: dict[str, ComputeDAG] = {}
-    for line in lines[::every]:
+    lines = golden_candidates("ansor_v06.jsonl.gz", target="cuda")
+    for line in islice(lines, None, None, every):
         key = line["workload"] + json.dumps(line["args"])
         if key not in dags:
             dags[key] = ComputeDAG(workloads.get(line["workload"]).tensors(**line["args"]))
@@ -56,10 +57,9 @@ def candidates(path: Path, every: int) -> Iterator[tuple[str, PrimFunc]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="take every n-th candidate")
-    parser.add_argument("--golden", type=Path, default=GOLDEN)
     options = parser.parse_args()
     rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for name, func in candidates(options.golden, options.every):
+    for name, func in candidates(options.every):
         rows[name].append(of_candidate(func))
     print(f"{'workload':28}{'candidates':>11}{'less':>6}{'apart':>12}{'merged':>12}{'largest':>9}")
     everything = [size for sizes in rows.values() for size in sizes]

@@ -27,6 +27,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from shapes import conv2d, image
+
 from autosched.features.sets import TUNING, feature_set
 from autosched.measure.measurer import Measurer
 from autosched.measure.record_log import RecordLog
@@ -52,54 +54,45 @@ pairs are ranked correctly; with the usual 60 and 0.15, 0.787.
 CANDIDATES = 128
 
 
-def _conv2d(size: int, inputs: int, outputs: int, kernel: int, **others: int) -> dict[str, int]:
-    channels = {"CI": inputs, "CO": outputs, "KH": kernel, "KW": kernel}
-    return {"N": 1, "H": size, "W": size, **channels, "stride": 1, "padding": 1, **others}
-
-
-def _image(size: int, kernel: int, **others: int) -> dict[str, int]:
-    return {"N": 1, "H": size, "W": size, "K": kernel, "stride": 1, "padding": 1, **others}
-
-
 TASKS: list[tuple[str, dict[str, Any]]] = [
     ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
-    ("conv2d_nhwc", _conv2d(14, 256, 256, 3)),
+    ("conv2d_nhwc", conv2d(14, 256, 256, 3)),
     ("conv1d_nlc", {"N": 1, "L": 1024, "CI": 128, "CO": 256, "K": 3, "stride": 1, "padding": 1}),
     ("batch_matmul", {"B": 12, "M": 384, "N": 384, "K": 64}),
-    ("depthwise_conv2d_nhwc", _image(112, 3, C=96)),
-    ("conv2d_nchw_bn_relu", _image(56, 3, CI=64, CO=64)),
-    ("conv3d_ndhwc", _image(28, 3, D=8, CI=32, CO=64)),
-    ("conv2d_transpose_nhwc", _image(16, 4, CI=256, CO=128, stride=2)),
+    ("depthwise_conv2d_nhwc", image(112, 3, C=96)),
+    ("conv2d_nchw_bn_relu", image(56, 3, CI=64, CO=64)),
+    ("conv3d_ndhwc", image(28, 3, D=8, CI=32, CO=64)),
+    ("conv2d_transpose_nhwc", image(16, 4, CI=256, CO=128, stride=2)),
     ("matmul", {"M": 128, "N": 3072, "K": 768}),
-    ("conv2d_nhwc", _conv2d(224, 3, 64, 7, stride=2, padding=3)),
+    ("conv2d_nhwc", conv2d(224, 3, 64, 7, stride=2, padding=3)),
     ("dense_bias_relu", {"M": 128, "N": 3072, "K": 768}),
-    ("conv2d_capsule_nhwijc", _image(16, 3, CI=32, CO=32)),
+    ("conv2d_capsule_nhwijc", image(16, 3, CI=32, CO=32)),
     ("matmul", {"M": 500, "N": 1000, "K": 333}),
-    ("conv2d_nhwc", _conv2d(28, 128, 256, 1, padding=0)),
+    ("conv2d_nhwc", conv2d(28, 128, 256, 1, padding=0)),
     ("transpose_batch_matmul_softmax", {"B": 1, "S": 128, "H": 12, "D": 64}),
-    ("depthwise_conv2d_nhwc", _image(28, 5, C=240, stride=2, padding=2)),
+    ("depthwise_conv2d_nhwc", image(28, 5, C=240, stride=2, padding=2)),
     ("matmul", {"M": 256, "N": 256, "K": 256}),
-    ("conv2d_nchw_bn_relu", _image(14, 3, CI=256, CO=256)),
+    ("conv2d_nchw_bn_relu", image(14, 3, CI=256, CO=256)),
     ("batch_matmul", {"B": 8, "M": 64, "N": 512, "K": 512}),
-    ("conv2d_nhwc", _conv2d(56, 64, 128, 3, stride=2)),
+    ("conv2d_nhwc", conv2d(56, 64, 128, 3, stride=2)),
     ("softmax", {"M": 2048, "N": 1000}),
     ("layer_norm", {"M": 1024, "N": 768}),
     ("norm_bmn", {"B": 16, "M": 256, "N": 256}),
-    ("max_pool2d_nchw", _image(112, 3, C=64, stride=2)),
+    ("max_pool2d_nchw", image(112, 3, C=64, stride=2)),
     ("matmul", {"M": 2048, "N": 2048, "K": 512}),
     ("conv1d_nlc", {"N": 4, "L": 128, "CI": 256, "CO": 256, "K": 5, "stride": 1, "padding": 2}),
     ("dense_bias_relu", {"M": 1, "N": 4096, "K": 1024}),
-    ("conv2d_nhwc", _conv2d(28, 128, 128, 3, padding=2, dilation=2)),
-    ("conv3d_ndhwc", _image(14, 3, D=16, CI=64, CO=64, stride=2)),
+    ("conv2d_nhwc", conv2d(28, 128, 128, 3, padding=2, dilation=2)),
+    ("conv3d_ndhwc", image(14, 3, D=16, CI=64, CO=64, stride=2)),
     ("matmul", {"M": 512, "N": 512, "K": 512, "in_dtype": "int8"}),
     ("matmul", {"M": 384, "N": 768, "K": 768, "in_dtype": "bfloat16"}),
-    ("conv2d_nhwc", {**_conv2d(28, 128, 128, 3), "in_dtype": "uint8", "weight_dtype": "int8"}),
+    ("conv2d_nhwc", {**conv2d(28, 128, 128, 3), "in_dtype": "uint8", "weight_dtype": "int8"}),
     ("dense_bias_relu", {"M": 64, "N": 1024, "K": 1024, "in_dtype": "bfloat16"}),
-    ("conv2d_transpose_nhwc", _image(14, 3, CI=64, CO=48, stride=2)),
-    ("conv2d_transpose_nhwc", _image(32, 4, CI=128, CO=64, stride=2)),
-    ("conv2d_transpose_nhwc", _image(8, 4, CI=256, CO=128, stride=2)),
-    ("max_pool2d_nchw", _image(57, 3, C=30, stride=1)),
-    ("max_pool2d_nchw", _image(28, 3, C=192, stride=1)),
+    ("conv2d_transpose_nhwc", image(14, 3, CI=64, CO=48, stride=2)),
+    ("conv2d_transpose_nhwc", image(32, 4, CI=128, CO=64, stride=2)),
+    ("conv2d_transpose_nhwc", image(8, 4, CI=256, CO=128, stride=2)),
+    ("max_pool2d_nchw", image(57, 3, C=30, stride=1)),
+    ("max_pool2d_nchw", image(28, 3, C=192, stride=1)),
 ]
 
 
@@ -107,18 +100,18 @@ _HALF = {"acc_dtype": "float32"}  # these use tensor cores
 
 GPU_TASKS: list[tuple[str, dict[str, Any]]] = [
     ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
-    ("conv2d_nhwc", _conv2d(56, 64, 64, 3)),
+    ("conv2d_nhwc", conv2d(56, 64, 64, 3)),
     ("matmul", {"M": 2048, "N": 2048, "K": 2048, "dtype": "bfloat16", **_HALF}),
     ("softmax", {"M": 4096, "N": 1024}),
     ("matmul", {"M": 512, "N": 1000, "K": 2048}),
-    ("depthwise_conv2d_nhwc", _image(112, 3, C=32)),
-    ("conv2d_nhwc", {**_conv2d(56, 64, 64, 3), "N": 8, "dtype": "float16", **_HALF}),
+    ("depthwise_conv2d_nhwc", image(112, 3, C=32)),
+    ("conv2d_nhwc", {**conv2d(56, 64, 64, 3), "N": 8, "dtype": "float16", **_HALF}),
     ("layer_norm", {"M": 4096, "N": 1024}),
     ("dense_bias_relu", {"M": 256, "N": 1024, "K": 1024}),
     ("batch_matmul", {"B": 16, "M": 512, "N": 512, "K": 64}),
-    ("conv2d_nchw_bn_relu", _image(56, 3, CI=64, CO=64)),
-    ("max_pool2d_nchw", _image(112, 3, C=64, stride=2)),
-    ("conv2d_nhwc", _conv2d(7, 512, 512, 3)),  # these reduce in slices
+    ("conv2d_nchw_bn_relu", image(56, 3, CI=64, CO=64)),
+    ("max_pool2d_nchw", image(112, 3, C=64, stride=2)),
+    ("conv2d_nhwc", conv2d(7, 512, 512, 3)),  # these reduce in slices
     ("dense_bias_relu", {"M": 32, "N": 1000, "K": 2048}),
     ("matmul", {"M": 64, "N": 64, "K": 8192}),
 ]

@@ -11,7 +11,6 @@ that was not found.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 from collections import Counter, defaultdict
@@ -26,12 +25,11 @@ from autosched.errors import ScheduleError
 from autosched.referee.check import Verdict, check_candidate, check_function, lowered
 from autosched.referee.mutants import mutants
 from autosched.referee.scale_workload import scaled
-from autosched.state.steps import Step, steps_from_json
-from autosched.target import HardwareParams, Target
+from autosched.state.steps import Step
 from autosched.task import Task
 
-FOLDER = Path(__file__).parent.parent / "tests" / "golden"
-FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.golden_lines import candidate_of, golden_candidates
 
 
 def candidates(
@@ -42,23 +40,16 @@ def candidates(
     With `dtype`, the workloads are in that type instead of the recorded one.
     """
     settings: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for name in FILES:
-        with gzip.open(FOLDER / name, "rt") as file:
-            for text in file:
-                line = json.loads(text)
-                if line.get("target") == "cuda" and "steps" in line:
-                    settings[line["workload"], json.dumps(line["args"])].append(line)
-    for (name, args), lines in settings.items():
+    for line in golden_candidates(target="cuda"):
+        settings[line["workload"], json.dumps(line["args"])].append(line)
+    for (name, _), lines in settings.items():
         if workload not in (None, name):
             continue
         given = 0
         for line in lines:
-            target = Target("cuda", HardwareParams.from_list(line["hardware"]))
-            wanted = json.loads(args) if dtype is None else {**json.loads(args), "dtype": dtype}
-            task = Task.from_workload(name, target=target, **wanted)
-            steps = tuple(steps_from_json(line["steps"]))
+            task, steps = candidate_of(line, **({"dtype": dtype} if dtype else {}))
             try:
-                verify_gpu(lowered(task, steps)[0], target)
+                verify_gpu(lowered(task, steps)[0], task.target)
             except ScheduleError:
                 continue
             yield task, steps

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from shapes import conv2d, image
 
 from autosched.codegen.llvm import emit_llvm
 from autosched.driver import lower_steps
@@ -34,16 +35,6 @@ from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 
-
-def _image(size: int, kernel: int, **others: int) -> dict[str, Any]:
-    return {"N": 1, "H": size, "W": size, "K": kernel, "stride": 1, "padding": 1, **others}
-
-
-def _conv2d(size: int, inputs: int, outputs: int, **others: int) -> dict[str, Any]:
-    channels = {"CI": inputs, "CO": outputs, "KH": 3, "KW": 3}
-    return {"N": 1, "H": size, "W": size, **channels, "stride": 1, "padding": 1, **others}
-
-
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("matmul", {"M": 512, "N": 512, "K": 512}),
     ("matmul", {"M": 500, "N": 1000, "K": 333}),
@@ -51,24 +42,24 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("batch_matmul", {"B": 12, "M": 64, "N": 96, "K": 64}),
     ("dense_bias_relu", {"M": 32, "N": 1000, "K": 256}),
     ("conv1d_nlc", {"N": 2, "L": 64, "CI": 32, "CO": 48, "K": 3, "stride": 1, "padding": 1}),
-    ("conv2d_nhwc", _conv2d(14, 64, 64)),
-    ("conv2d_nhwc", _conv2d(28, 12, 28, stride=2, N=2)),
-    ("conv2d_capsule_nhwijc", _image(16, 3, CI=16, CO=16)),
-    ("conv2d_transpose_nhwc", _image(8, 4, CI=32, CO=28, stride=2)),
-    ("conv2d_nchw_bn_relu", _image(28, 3, CI=32, CO=56)),
-    ("conv3d_ndhwc", _image(14, 3, D=4, CI=16, CO=32)),
-    ("depthwise_conv2d_nhwc", _image(28, 3, C=48)),
-    ("depthwise_conv2d_nhwc", _image(14, 3, C=25, stride=2)),
+    ("conv2d_nhwc", conv2d(14, 64, 64)),
+    ("conv2d_nhwc", conv2d(28, 12, 28, stride=2, N=2)),
+    ("conv2d_capsule_nhwijc", image(16, 3, CI=16, CO=16)),
+    ("conv2d_transpose_nhwc", image(8, 4, CI=32, CO=28, stride=2)),
+    ("conv2d_nchw_bn_relu", image(28, 3, CI=32, CO=56)),
+    ("conv3d_ndhwc", image(14, 3, D=4, CI=16, CO=32)),
+    ("depthwise_conv2d_nhwc", image(28, 3, C=48)),
+    ("depthwise_conv2d_nhwc", image(14, 3, C=25, stride=2)),
     ("norm_bmn", {"B": 4, "M": 64, "N": 128}),
     ("softmax", {"M": 128, "N": 500}),
     ("layer_norm", {"M": 64, "N": 768}),
-    ("max_pool2d_nchw", _image(28, 3, C=16, stride=2)),
+    ("max_pool2d_nchw", image(28, 3, C=16, stride=2)),
     ("add_relu", {"M": 30, "N": 1000}),
     ("transpose_batch_matmul_softmax", {"B": 1, "S": 64, "H": 4, "D": 32}),
     ("matmul", {"M": 64, "N": 64, "K": 512}),
     ("matmul", {"M": 49, "N": 35, "K": 28}),
     ("norm_bmn", {"B": 1, "M": 30, "N": 49}),
-    ("conv2d_nchw_bn_relu", _image(7, 3, CI=20, CO=28)),
+    ("conv2d_nchw_bn_relu", image(7, 3, CI=20, CO=28)),
     ("transpose_batch_matmul_softmax", {"B": 2, "S": 30, "H": 3, "D": 10}),
 ]
 

@@ -26,6 +26,8 @@ from pathlib import Path
 from statistics import geometric_mean, mean, median
 from typing import Any
 
+from shapes import conv2d, image
+
 from autosched.features.sets import feature_set
 from autosched.measure.measurer import Measurer
 from autosched.measure.record_log import RecordLog
@@ -45,23 +47,13 @@ _TURNS, _VISITS, _VISIT_SECONDS = 8, 12, 5e-3
 Steps = tuple[Step, ...]
 
 
-def _conv(size: int, channels: int, outputs: int) -> dict[str, int]:
-    """A 3x3 convolution of one image."""
-    sizes = {"H": size, "W": size, "CI": channels, "CO": outputs}
-    return {"N": 1, **sizes, "stride": 1, "padding": 1}
-
-
-_KERNEL = {"KH": 3, "KW": 3}
 WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "matmul": ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
-    "conv2d_nhwc": ("conv2d_nhwc", {**_conv(14, 256, 256), **_KERNEL}),
-    "depthwise": (
-        "depthwise_conv2d_nhwc",
-        {"N": 1, "H": 56, "W": 56, "C": 64, "K": 3, "stride": 1, "padding": 1},
-    ),
-    "conv2d_bn_relu": ("conv2d_nchw_bn_relu", {**_conv(56, 64, 64), "K": 3}),
-    "conv2d_nhwc_56": ("conv2d_nhwc", {**_conv(56, 64, 64), **_KERNEL}),
-    "conv2d_bn_relu_28": ("conv2d_nchw_bn_relu", {**_conv(28, 64, 128), "K": 3}),
+    "conv2d_nhwc": ("conv2d_nhwc", conv2d(14, 256, 256)),
+    "depthwise": ("depthwise_conv2d_nhwc", image(56, 3, C=64)),
+    "conv2d_bn_relu": ("conv2d_nchw_bn_relu", image(56, 3, CI=64, CO=64)),
+    "conv2d_nhwc_56": ("conv2d_nhwc", conv2d(56, 64, 64)),
+    "conv2d_bn_relu_28": ("conv2d_nchw_bn_relu", image(28, 3, CI=64, CO=128)),
     "batch_matmul": ("batch_matmul", {"B": 12, "M": 128, "N": 128, "K": 64}),
     "matmul_512": ("matmul", {"M": 512, "N": 512, "K": 512}),
 }

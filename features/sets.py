@@ -116,7 +116,7 @@ FEATURE_SETS: dict[str, FeatureSet] = {
 
 
 def feature_set(name: str) -> FeatureSet:
-    """The feature set called `name`. Raises ConfigError, which lists the known sets."""
+    """The feature set called `name`. Raises ConfigError naming the known sets if there is none."""
     found = FEATURE_SETS.get(name)
     if found is None:
         raise ConfigError(f"feature set {name!r} is unknown, expected {' or '.join(FEATURE_SETS)}")

@@ -197,9 +197,9 @@ def format_line(
     that Ansor does not have, and for inputs or a lowering that the user chose.
     """
     if task.get("lowering"):
-        raise ConfigError("it was lowered as its task asks, which Ansor's format does not tell")
+        raise ConfigError("its task has a lowering section, which Ansor's format cannot express")
     if task.get("inputs") and "ansor" not in task:
-        raise ConfigError("it was measured on chosen inputs, which Ansor's format does not tell")
+        raise ConfigError("it was measured on chosen inputs, which Ansor's format cannot express")
     for step in steps:
         if isinstance(step, InstructionStep | MatrixTilesStep):
             raise ConfigError(f"it has the step {step.code}, which Ansor does not have")
@@ -208,7 +208,7 @@ def format_line(
     try:
         entry = task.get("ansor") or _entry(task)
     except (KeyError, TypeError, AttributeError) as problem:
-        raise ConfigError(f"its task is not whole: {told(problem)}") from problem
+        raise ConfigError(f"its task is incomplete: {told(problem)}") from problem
     error = 0 if result.failure is None else _error_number(result.failure)
     costs = list(result.seconds) if error == 0 else [_FAILED_COST]
     inputs = json.dumps([entry, [[], steps_to_json(steps)]])

@@ -32,7 +32,7 @@ MOST = 0.25  # the largest tolerance of sums: a kernel that leaves out part of t
 
 _LEAST_TELLING = 0.01  # share of the elements
 _NEAR = 0.5  # share of the tolerance
-_TINY = 1e-37  # absolute error that is allowed where the exact value is zero
+_TINY = 1e-37  # absolute error that any float may have: an exact zero may come out as a tiny number
 _AT_ONCE = 1 << 15  # elements compared at a time: their float64 values stay in a cache
 
 
@@ -48,9 +48,11 @@ def compare(
     if got.shape != want.shape:
         return _other_shape(name, got, want)
     tolerance = tolerance_of(got.dtype) if tolerance is None else tolerance
-    error, allowed = _errors(got, want, tolerance)
+    relative, absolute = allowance(want, tolerance)
+    exact = want.astype(np.float64)
     same = (got == want) | (_nan(got) & _nan(want))
     with np.errstate(invalid="ignore"):
+        error, allowed = np.abs(got.astype(np.float64) - exact), relative * np.abs(exact) + absolute
         bad = ~(((error <= allowed) & (allowed < np.inf)) | same) if tolerance else got != want
     if not bad.any():
         return None
@@ -139,7 +141,7 @@ class Seen:
         """The warning for a check that could hardly have found a mistake; None for any other."""
         if self.telling < _LEAST_TELLING:
             return (
-                f"the check against NumPy could see little: {self.text}; choose other inputs with "
+                f"the check against NumPy proves little: {self.text}; choose other inputs with "
                 "`inputs:`"
             )
         if self.error > _NEAR * self.tolerance:
@@ -237,20 +239,8 @@ def _nan(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.isnan(values.astype(np.float64))
 
 
-def _errors(
-    got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: float
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The absolute error of each element, and how large it may be."""
-    exact, value = want.astype(np.float64), got.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        error = np.abs(value - exact)
-    if not tolerance:
-        return error, np.zeros_like(error)
-    return error, tolerance * (np.abs(exact) + root_mean_square(exact)) + _least(want)
-
-
 def _least(want: npt.NDArray[Any]) -> float:
-    """The absolute error that any element may have: 1 for integers computed from floats."""
+    """The absolute error that any element may have: _TINY, or 1 for integers made of floats."""
     return 1.0 if want.dtype.kind in "iu" else _TINY
 
 

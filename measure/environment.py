@@ -38,7 +38,7 @@ def fingerprint_hash(environment: dict[str, Any]) -> str:
 
 def _installed(distributions: Sequence[str]) -> tuple[str, str]:
     """The first of the distributions that is installed, and its version."""
-    from importlib.metadata import PackageNotFoundError, version  # takes 40 ms
+    from importlib.metadata import PackageNotFoundError, version  # takes 40 ms: loaded only here
 
     for name in distributions:
         with suppress(PackageNotFoundError):

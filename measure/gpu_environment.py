@@ -12,6 +12,7 @@ from typing import Any
 from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import ConfigError
 from autosched.measure.nvml import Nvml
+from autosched.target import arch_of
 
 _MATH = "precise"  # no fast approximations of math functions: docs/cuda.md
 
@@ -61,9 +62,9 @@ def _gpu(facts: Mapping[str, Any], nvml: Nvml) -> dict[str, Any]:
 
 
 def _nvrtc(facts: Mapping[str, Any]) -> str | None:
-    major, minor = facts["capability"]
+    arch = arch_of(facts["capability"])
     with suppress(ConfigError):
-        found = load_nvrtc(f"sm_{major}{minor}", int(facts["driver"].partition(".")[0])).version
+        found = load_nvrtc(arch, int(facts["driver"].partition(".")[0])).version
         return f"{found[0]}.{found[1]}"
     return None
 

@@ -30,7 +30,7 @@ from autosched.measure.result import Failure, RunResult
 from autosched.measure.runner import Batch, Runner
 from autosched.process.worker import NoProcessError, Worker
 from autosched.runtime.device_errors import IMAGE_CODES
-from autosched.target import Target
+from autosched.target import Target, arch_of
 from autosched.task import Task
 
 _START_SECONDS = 60.0  # for imports, the context and the inputs of the task
@@ -251,7 +251,7 @@ class GpuRunner(Runner):
     def _visit(self, batch: Batch, index: int, request: tuple[Any, ...]) -> list[float] | None:
         """See `Runner._visit`. Repeats a visit during which clocks were held down, after a pause.
 
-        At most two visits of a batch are repeated. Later ones are kept and marked in the record.
+        At most twice in a batch: later ones are kept and marked in the record.
         """
         while True:
             begun = self._sampler.begin() if self._sampler else 0.0
@@ -384,12 +384,12 @@ class GpuRunner(Runner):
 
 def require_gpu(target: Target, facts: dict[str, Any]) -> None:
     """Raise ConfigError unless code for `target` can be compiled, and run on the GPU of `facts`."""
-    major, minor = facts["capability"]
+    here = arch_of(facts["capability"])
     number = target.arch.removeprefix("sm_")
     made = [int(number)] if number.isdigit() else []
-    if target.arch != f"sm_{major}{minor}" and nearest_arch(f"sm_{major}{minor}", made) is None:
+    if target.arch != here and nearest_arch(here, made) is None:
         raise ConfigError(
-            f"target.arch: {target.arch} does not run on {facts['name']}, which is "
-            f"sm_{major}{minor}; set target.arch to sm_{major}{minor}"
+            f"target.arch: {target.arch} does not run on {facts['name']}, which is {here}; set "
+            f"target.arch to {here}"
         )
     load_nvrtc(target.arch, int(facts["driver"].partition(".")[0]))

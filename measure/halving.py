@@ -15,7 +15,7 @@ _LEAST = 2  # candidates that are always left, so that each is compared with ano
 
 
 def kept(number: int, visits: int) -> int:
-    """How many of `number` candidates are left after so many `visits`.
+    """How many of `number` candidates are left after `visits` visits of each.
 
     [kept(16, visits) for visits in range(8)]     # 16, 16, 8, 8, 4, 4, 2, 2
     """

@@ -148,7 +148,7 @@ class Measurer:
     def reference(self, task: Task) -> None:
         """Compute the reference for the checks, unless `check` is `none`.
 
-        Raises ConfigError when the reference cannot be computed.
+        Raises ConfigError when the reference fails or does not fit the task.
         """
         if self.check != "none":
             self.runner.reference(task)
@@ -203,6 +203,7 @@ class Measurer:
             built = self.builder.build(task, batch, on_built)
         except RunLostError as stop:
             raise MeasureLostError(str(stop), [None] * total) from None
+        artifacts = [b.artifact for b in built]
         start = time.perf_counter()
         interrupted, lost = False, ""
         flush = self.runner.options.flush_bytes
@@ -226,7 +227,7 @@ class Measurer:
         try:
             ran = self.runner.run(
                 task,
-                [b.artifact for b in built],
+                artifacts,
                 best,
                 None if progress is None else lambda k: progress("run", k, total),
             )
@@ -243,12 +244,12 @@ class Measurer:
             known = [r if r.seconds or r.failure else None for r in results]
             raise MeasureLostError(lost, known) if lost else MeasureInterrupted(known)
         try:
-            self._check(task, [b.artifact for b in built], results, best)
+            self._check(task, artifacts, results, best)
         except KeyboardInterrupt:  # the results are measured, though not checked
             raise MeasureInterrupted(results) from None
         except RunLostError as stop:
             raise MeasureLostError(str(stop), results) from None
-        self._keep(task, batch, [b.artifact for b in built], results)
+        self._keep(task, batch, artifacts, results)
         return results
 
     def _keep(

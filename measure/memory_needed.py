@@ -31,13 +31,13 @@ def require_memory(task: Task, more: int = 0) -> None:
     available = _memory()
     if more and needed + more > available:
         raise ConfigError(
-            f"measure.cache_flush: {flush_text(more)} beside the {needed / 1e9:.3g} GB of "
-            f"{task.name} are more than the {available / 1e9:.3g} GB that there are"
+            f"measure.cache_flush: {flush_text(more)} and the {needed / 1e9:.3g} GB of "
+            f"{task.name} together exceed the {available / 1e9:.3g} GB of memory"
         )
     if needed > available:
         raise ConfigError(
             f"{task.name} needs {needed / 1e9:.3g} GB for its arrays and their reference, "
-            f"there are {available / 1e9:.3g} GB; give smaller sizes"
+            f"but only {available / 1e9:.3g} GB are available; give smaller sizes"
         )
 
 

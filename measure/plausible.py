@@ -26,7 +26,7 @@ when the record was measured.
 
 
 def has_rate(task: Task) -> bool:
-    """Whether an operation rate gives a bound: all tensors are floats, no count is declared."""
+    """Whether a rate gives a bound: only float32 and float64, and no declared operation count."""
     floats = all(tensor.dtype.numpy.name in ("float32", "float64") for tensor in task.tensors)
     return floats and not any("FLOP" in op.attrs for op in task.dag.ops)
 

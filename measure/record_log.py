@@ -17,7 +17,7 @@ from autosched.errors import ConfigError
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import LogContents, Record, head_lines, line_of, task_hash
 from autosched.measure.whole_lines import kept_elsewhere, write_fitting, write_whole
-from autosched.output_file import FileKind, is_kind, require_replaceable
+from autosched.output_file import FileKind, require_replaceable, takes_records
 from autosched.state.steps import Step
 
 
@@ -142,9 +142,10 @@ class RecordLog:
         *,
         partly: bool = False,
     ) -> None:
-        """Write the lines that the file does not have yet, whole: all of them, or none on an error.
+        """Append records as whole lines: all of them, or none on an error.
 
-        With `partly`, the lines that fit stay. Raises RecordsError when the file cannot be written.
+        Environments and tasks that this log has written before are left out. With `partly`, the
+        lines that fit stay. Raises RecordsError when the file cannot be written.
         """
         with self.locked(environments, records if partly else ()) as size:
             self._write_at(size, environments, records, partly)
@@ -210,7 +211,7 @@ class RecordLog:
             return
         overwrite = self._overwrite and before < 0
         require_replaceable(self.path, FileKind.RECORDS, overwrite=overwrite)
-        if overwrite and not is_kind(self.path, FileKind.RECORDS):
+        if overwrite and not takes_records(self.path):
             self.path.unlink()
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:

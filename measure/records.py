@@ -118,6 +118,12 @@ def _task_name(task: Mapping[str, Any]) -> str:
     return f"task {task.get('key')}"
 
 
+def target_of(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The target in a task's entry; empty where a damaged entry has none."""
+    target = task.get("target")
+    return target if isinstance(target, Mapping) else {}
+
+
 def task_hash(task: dict[str, Any]) -> str:
     """16 hex digits that identify a task's entry (target included) in the records of a file."""
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16]
@@ -127,7 +133,9 @@ def _task_of(entry: Any, tasks: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if isinstance(entry, str):
         task = tasks.get(entry)
         if task is None:
-            raise ConfigError(f"a record of task {entry}, whose own line is not before it")
+            raise ConfigError(
+                f"a record of task {entry}, but no line before it describes that task"
+            )
         return task
     _require({"task": entry}, {"task": dict})
     own: dict[str, Any] = entry

@@ -8,7 +8,7 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure.check import Seen
-from autosched.words import visible
+from autosched.words import shortened, visible
 
 MOST_SECONDS = 1e9
 """No call takes longer. Hostile files hold numbers beyond any float."""
@@ -168,8 +168,7 @@ def times(values: Any) -> tuple[float, ...]:
 
 def short(value: Any) -> str:
     """`value` as text for a message, cut to 40 characters."""
-    text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    return shortened("nothing" if value is None else repr(value), 40)
 
 
 def lower_quartile(values: Sequence[float]) -> float:

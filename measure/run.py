@@ -24,6 +24,7 @@ from autosched.runtime.native import kernel_imports
 from autosched.runtime.parallel import ensure_pool
 from autosched.task import Task
 from autosched.words import told
+from autosched.workloads.workload import shape_of
 
 Array = npt.NDArray[Any]
 
@@ -93,7 +94,7 @@ class _Runner:
         self._task = Task.from_json(task_json, trust=True)
         inputs = self._task.inputs(seed=0)
         tensors = self._task.tensors[-self._task.num_outputs :]
-        outputs = [np.zeros(_shape(t), t.dtype.numpy) for t in tensors]
+        outputs = [np.zeros(shape_of(t), t.dtype.numpy) for t in tensors]
         self._guarded = [Guarded(a) for a in (*inputs, *outputs)]
         self._arrays = [guarded.array for guarded in self._guarded]
         # Takes 40 ms, which the first kernel then saves.
@@ -188,7 +189,7 @@ class _Runner:
         """Seconds per call of NumPy (or of the kernel `plain`) and of the kernel, in turns.
 
         Each turn takes about `seconds`, unless one call takes longer. There are `rounds` rounds, or
-        fewer within `limit` seconds, but at least one.
+        fewer if `limit` seconds are over before, but at least one.
         """
         end = time.perf_counter() + limit
         other_seconds = self._numpy_timer() if plain is None else self._timer(plain)
@@ -288,7 +289,3 @@ def expected_of(task: Task, inputs: Sequence[Array]) -> list[Array]:
 def make_handler() -> Handler:
     """The entry point of the runner process."""
     return _Runner().handle
-
-
-def _shape(tensor: Any) -> tuple[int, ...]:
-    return tuple(extent.value for extent in tensor.shape)

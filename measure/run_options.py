@@ -15,7 +15,7 @@ With 16 ms the winners were no better known, and 64 trials of a matmul of 512 to
 """
 _LEAST_REFERENCE_SECONDS = 10.0  # least limit of a reference, where that of calls is short
 _TIMES_OF_A_CALL = 6.0  # limit of a reference in limits of a call: NumPy may be slower
-_LEAST_LIMIT = 1.0  # seconds; least limit of a call, if slower than all known ones
+_LEAST_LIMIT = 1.0  # seconds; the least limit of a call by `patience`
 _NEVER = 1e9  # times slower than the best: drops no candidate
 _RACE_REPEATS = 3  # per visit, so that a disturbance affects only one of them
 
@@ -32,8 +32,8 @@ class RunOptions:
     - `halving`: only the better half goes on after every second visit (measure/halving.py).
     - `hopeless`: a candidate whose first call is that many times slower than the best known keeps
       that call as its only repeat. If the call took less than 50 ms, a second one must be as slow.
-    - `patience`: a call is also ended after that many times the best known time, if that is over 1
-      s.
+    - `patience`: a call is also ended after that many times the best known time, but not before 1
+      second.
     - `reference_timeout`: seconds for the NumPy reference; None for six times `timeout`, but at
       least 10 s. Making the inputs has the same limit, but at least a minute.
     - `cache_flush`: empty the caches before each call, which is then timed alone. True writes a

@@ -49,8 +49,9 @@ def best_of(records: Iterable[Record]) -> Record | None:
 def timed_among(record: Record, environments: Mapping[str, Mapping[str, Any]] | None = None) -> str:
     """A key of the machine and the way of timing: only times with equal keys compare.
 
-    It holds the record's target, the CPU and GPUs that its environment names, and the bytes of the
-    buffer that emptied the caches. `environments` are those of the record's file.
+    It holds the record's target, the CPU, the number of its cores and the GPUs that its environment
+    names, and the bytes of the buffer that emptied the caches. `environments` are those of the
+    record's file.
     """
     environment = (environments or {}).get(record.environment, {})
     machine = [environment.get("cpu"), environment.get("cores"), *gpu_names(environment)]

@@ -83,7 +83,8 @@ def _of_types(task: Task, output: Tensor) -> float:
     add up as the products themselves do.
     """
     if not all(isinstance(op, ComputeOp | PlaceholderOp) for op in task.dag.ops):
-        return tolerance_of(output.dtype.numpy, task.dag.most_terms)
+        longest = max(terms_of(op) for op in task.dag.ops if isinstance(op, ComputeOp))
+        return tolerance_of(output.dtype.numpy, longest)
     if not output.dtype.is_float and not makes_integers(output):
         return 0.0
     found = roundings_of(*behind(output), tf32=task.target.tf32)

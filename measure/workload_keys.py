@@ -17,6 +17,7 @@ from autosched.state.apply import apply_step
 from autosched.state.steps import SplitStep, Step
 from autosched.target import Target
 from autosched.task import Task
+from autosched.words import shortened
 from autosched.workloads.workload import shape_of
 
 
@@ -73,16 +74,16 @@ class WorkloadKeys:
         """
         if self._other is None:
             raise ConfigError(
-                f"{problem}; --workload CONFIG on the command line names its computation, in "
-                "Python workloads= of tune and load_best"
+                f"{problem}; give its computation with --workload CONFIG on the command line, in "
+                "Python with workloads= of tune and load_best"
             )
         if self._bound in ("", text):
             self._bound = text
             self._used.add(self._other.source)
             return self._other
         raise ConfigError(
-            f"{problem}; {self._other.source} stands for {_short(self._bound)}, "
-            "--workload KEY=CONFIG names the computation of another key"
+            f"{problem}; {self._other.source} is used for {shortened(self._bound, 60)}, give the "
+            "computation of another key with --workload KEY=CONFIG"
         )
 
     def task(self, computation: Computation, target: Target) -> Task:
@@ -162,7 +163,7 @@ def require_splits(source: str, task: Task, steps: Sequence[Step]) -> None:
                 name = state.stages[step.stage_id].name
                 raise ConfigError(
                     f"{source} does not fit: step {number} splits a loop of "
-                    f"{step.extent} iterations, {name}'s {iters[step.iter_id].name} of "
+                    f"{step.extent} iterations, but loop {iters[step.iter_id].name} of {name} in "
                     f"{task.name} has {here}"
                 )
         state = apply_step(state, step)
@@ -179,7 +180,3 @@ def _is_tensor(element: Any) -> bool:
 
 def _shown(shapes: Sequence[Sequence[int]]) -> str:
     return ", ".join(str(list(shape)) for shape in shapes)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -49,8 +49,7 @@ class TaskState:
 
     `flops` are the operations of one call and `weight` is the factor of its cost in the objective.
     `group` is the similarity tag, empty for a task in no group. `rounds` counts the rounds so far.
-    `best_cost` is in seconds and `best_round` is the round that found it. `history` has the best
-    cost after each round. A `dead` task gets no more rounds.
+    `best_cost` is in seconds; `history` has it as of each round. A `dead` task gets no more rounds.
     """
 
     flops: float
@@ -58,15 +57,13 @@ class TaskState:
     group: str = ""
     rounds: int = 0
     best_cost: float = UNKNOWN_COST
-    best_round: int = 0
     history: list[float] = field(default_factory=list)
     dead: bool = False
 
     def update(self, cost: float) -> None:
         """Count a round after which the best cost is `cost` (infinity if nothing was valid)."""
         self.rounds += 1
-        if cost < self.best_cost:
-            self.best_cost, self.best_round = cost, self.rounds
+        self.best_cost = min(self.best_cost, cost)
         self.history.append(self.best_cost)
 
 

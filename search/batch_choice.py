@@ -37,8 +37,10 @@ def in_turns(
 
 
 def _turns(ranking: npt.NDArray[np.intp], among: npt.NDArray[np.bool_]) -> Iterator[int]:
-    """Yield the candidates in the mask `among`: each column of `ranking` in turn yields the first
-    of its candidates that is left."""
+    """Yield the candidates in the mask `among`, by the columns of `ranking` in turn.
+
+    Each column yields the first of its candidates that is left.
+    """
     taken = ~among
     queues = [iter(column) for column in ranking.T]
     open_queues = len(queues)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from autosched.cpu_caches import TYPICAL
-from autosched.search.initial import Rng, pick
+from autosched.search.initial import Rng, one_of, pick
 from autosched.search.rules.protocol import Context
 from autosched.state import queries
 from autosched.state.stage import ComputeAt
@@ -153,12 +153,12 @@ def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
     widths = [
         w for w in _PANELS if w == 1 or (w * width < most and _packed(blocks, depth, w * width))
     ]
-    panel = widths[pick(rng, len(widths))]
+    panel = one_of(rng, widths)
     lengths = dict(parts)
     for k, chunk in zip(blocks.axes, _chunks(blocks, extents, tile, rng), strict=True):
         lengths[k] = (chunk,)
     for n, k in enumerate(blocks.axes):
-        side = panel if n == len(extents) - 1 else _SIDES[pick(rng, len(_SIDES))]
+        side = panel if n == len(extents) - 1 else one_of(rng, _SIDES)
         lengths[k + 1] = (side, tile[n]) if in_panel[n] else (tile[n],)
     return lengths
 
@@ -180,13 +180,15 @@ def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[
         fitting = whole or even
     if fitting is not whole and blocks.registers < _MANY_REGISTERS:
         fitting = [tile for tile in fitting if math.prod(tile) >= _LEAST_SUMS] or fitting
-    rows, wide = fitting[pick(rng, len(fitting))]
+    rows, wide = one_of(rng, fitting)
     return rows, min(wide * blocks.lanes, extent)
 
 
 def _tiles(registers: int, height: int) -> list[tuple[int, int]]:
-    """The tiles, as (rows, vectors of a row), whose accumulators take half of `registers` or more
-    and leave enough of them for the operands."""
+    """The tiles that suit `registers`, as (rows, vectors of a row).
+
+    Their accumulators take half of the registers or more, and leave enough for the operands.
+    """
     tiles = [(rows, wide) for wide in range(1, 7) for rows in range(1, 17)]
     if registers >= _MANY_REGISTERS or height < _LEAST_ROWS:
         return [
@@ -219,7 +221,7 @@ def _reduction(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> tuple[Lengths
     parts = [p for p in _REDUCTION_PARTS if p == 1 or total // p >= _LEAST_STEPS]
     if blocks.registers < _MANY_REGISTERS and _packed(blocks, total, 2 * blocks.lanes):
         parts += _WHOLE_OFTEN
-    extents[longest] = _part(extents[longest], parts[pick(rng, len(parts))], 1)
+    extents[longest] = _part(extents[longest], one_of(rng, parts), 1)
     return {k: (extent,) for k, extent in extents.items()}, math.prod(extents.values())
 
 
@@ -235,7 +237,7 @@ def _chunks(blocks: Blocks, extents: Sequence[int], tile: Sequence[int], rng: Rn
     all blocks (LoopPartition gives it code of its own).
     """
     counts = _BLOCKS_HANDED_ON if blocks.handed_on else _BLOCKS_OF_A_THREAD
-    wanted = blocks.threads * counts[pick(rng, len(counts))]
+    wanted = blocks.threads * one_of(rng, counts)
     chunks = list(extents)
     several = False
     for n in rng.permutation(len(extents)):
@@ -247,7 +249,7 @@ def _chunks(blocks: Blocks, extents: Sequence[int], tile: Sequence[int], rng: Rn
         if several and not exact:
             continue
         if several or (exact and pick(rng, 2)):
-            count = exact[pick(rng, len(exact))] if several else exact[0]
+            count = one_of(rng, exact) if several else exact[0]
             chunks[n] = extent // count
         else:
             chunks[n] = _part(extent, count, tile[n])
@@ -259,8 +261,10 @@ def _chunks(blocks: Blocks, extents: Sequence[int], tile: Sequence[int], rng: Rn
 
 
 def _part(extent: int, parts: int, multiple: int) -> int:
-    """The size of one of `parts` nearly equal parts of `extent`, rounded up to a multiple of
-    `multiple` and at most `extent`."""
+    """The size of one of `parts` nearly equal parts of `extent`.
+
+    It is rounded up to a multiple of `multiple`, and at most `extent`.
+    """
     size = -(-extent // parts)
     return min(extent, -(-size // multiple) * multiple)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from autosched.search.blocks import split_step
 from autosched.search.factors import divisors
-from autosched.search.initial import Rng, pick
+from autosched.search.initial import Rng, one_of, pick
 from autosched.search.rules.blocking import extent_of
 from autosched.search.rules.column_slices import most_lanes
 from autosched.search.rules.protocol import Context
@@ -61,7 +61,7 @@ def fill_slices(context: Context, state: State, rng: Rng) -> State | None:
 def _drawn(choices: Sequence[int], exact: Sequence[int], rng: Rng) -> int:
     if exact and pick(rng, 4):
         choices = exact
-    return choices[pick(rng, len(choices))]
+    return one_of(rng, choices)
 
 
 def _rows(context: Context, op: ComputeOp, terms: int, rng: Rng) -> int:

@@ -39,7 +39,7 @@ class CostModel(Protocol):
         """Learn from rows and throughputs, which are relative to the best of a program's task."""
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
-        """The score that each member of the model predicts: (programs, members)."""
+        """The score that each member predicts, higher for faster programs: (programs, members)."""
 
 
 class RandomModel:

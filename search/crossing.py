@@ -44,8 +44,10 @@ def _partners(kin: Numbers, rng: Rng) -> Numbers:
 def _cut_to_fit(
     numbers: Numbers, part: Numbers, extents: Numbers, cut: npt.NDArray[np.bool_]
 ) -> Numbers:
-    """`numbers`, with the lengths in the mask `cut` reduced to what is left of the extent of their
-    split, from the innermost length outwards."""
+    """`numbers`, with the lengths in the mask `cut` reduced to fit the extent of their split.
+
+    From the innermost length outwards, each is at most what is left of the extent.
+    """
     numbers = numbers.copy()
     ends = np.column_stack([part[:, 1:] != part[:, :-1], np.ones(len(part), bool)])
     left = inside = np.ones(len(part), np.int64)

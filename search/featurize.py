@@ -223,8 +223,7 @@ def task_featurizer(
 
 
 def _give_back(text: str) -> None:
-    """The `warning` of the second process: raise, so that the first one computes the share again
-    and warns."""
+    """The `warning` of the second process: raise, so that the first one computes it and warns."""
     raise MeasureError(text, stage="lower")
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from autosched.state.steps import MatrixTilesStep, RfactorStep, SplitStep, Step
 from autosched.te.schedule.instruction_stages import is_excess
 
 Rng = np.random.Generator
+Choice = TypeVar("Choice")
 InitialRule = Callable[[Context, State, Rng], State | None]
 
 CPU_UNROLL = (0, 16, 64, 512)
@@ -42,6 +44,11 @@ def pick(rng: Rng, n: int) -> int:
     return int(rng.integers(n))
 
 
+def one_of(rng: Rng, choices: Sequence[Choice]) -> Choice:
+    """Draw one of `choices` uniformly."""
+    return choices[pick(rng, len(choices))]
+
+
 def fill_tile_size(context: Context, state: State, rng: Rng) -> State | None:
     """Draw the open lengths of every split among all factorizations of its extent."""
     steps = list(state.steps)
@@ -51,7 +58,7 @@ def fill_tile_size(context: Context, state: State, rng: Rng) -> State | None:
             if step.extent is None:
                 raise ScheduleError(f"step {k}: a split of unknown extent has open lengths")
             choices = factorizations(step.extent, len(step.lengths), limit)
-            lengths = choices[pick(rng, len(choices))]
+            lengths = one_of(rng, choices)
             steps[k] = SplitStep(
                 step.stage_id, step.iter_id, step.extent, lengths, step.inner_to_outer
             )
@@ -121,7 +128,7 @@ def _outputs_alone(context: Context, state: State) -> bool:
 
 
 def may_move(state: State, stage_id: int) -> bool:
-    """Whether the stage may move: it is no argument, not inlined, tiled or cached, nor to be tiled.
+    """Whether the stage may move: no placeholder, not inlined, tiled, cached or still to be tiled.
 
     The sums of an instruction's offset (`is_excess`) stay where their sketch has placed them.
     """
@@ -137,8 +144,10 @@ def may_move(state: State, stage_id: int) -> bool:
 
 
 def compute_locations(state: State, stage_id: int) -> list[tuple[int, Iterator]]:
-    """The loops that a stage may move into, as (stage id, iterator): those of its only consumer and
-    of the stage that the consumer is attached to."""
+    """The loops that a stage may move into, as (stage id, iterator).
+
+    They are loops of its only consumer, and of the stage that the consumer is attached to.
+    """
     target = queries.single_consumer_id(state, stage_id)
     if target < 0:
         return []
@@ -243,7 +252,7 @@ def pipeline(context: Context, state: State, rng: Rng) -> State | None:
             if it.kind is IterKind.REDUCTION and fetched and all(fetched):
                 size = sum(_bytes(state, k) for k in attached)
                 stages = [n for n in PIPELINE_STAGES if n * size <= context.shared_bytes] or [1]
-                pragma = f"software_pipeline${stages[pick(rng, len(stages))]}"
+                pragma = f"software_pipeline${one_of(rng, stages)}"
                 state = state.pragma(stage_id, it, pragma)
     return state
 
@@ -255,8 +264,7 @@ def _bytes(state: State, stage_id: int) -> int:
 
 
 def unroll(context: Context, state: State, rng: Rng) -> State | None:
-    """Unroll the loops that an operation's attribute names; draw auto_unroll_max_step for
-    reductions."""
+    """Unroll the loops that attributes name, and draw auto_unroll_max_step of reductions."""
     choices = unroll_limits(context)
     for stage_id, stage in enumerate(state.stages):
         if stage.is_placeholder or stage.is_inlined:
@@ -265,7 +273,7 @@ def unroll(context: Context, state: State, rng: Rng) -> State | None:
         if wanted:
             state = _unroll_inner(state, stage_id, wanted)
         if queries.has_reduce_iter(state, stage_id) and not stage.note:
-            value = choices[pick(rng, len(choices))]
+            value = one_of(rng, choices)
             first = state.stages[stage_id].iters[0]
             state = state.pragma(stage_id, first, f"auto_unroll_max_step${value}")
     return state

@@ -37,8 +37,10 @@ class Learner:
         return self.model.trained
 
     def add(self, task: str, rows: Sequence[FeatureRows | None], costs: Sequence[float]) -> None:
-        """Add programs of the task with the key `task`; costs in seconds per call, infinity for a
-        failure."""
+        """Add programs of the task with the key `task`.
+
+        Costs are in seconds per call, infinity for a failure.
+        """
         known = self._tasks.setdefault(task, [])
         for program, cost in zip(rows, costs, strict=True):
             if program is not None and np.isfinite(cost):

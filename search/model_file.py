@@ -18,6 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from autosched.measure.result import short
+
 MOST_BYTES = 1 << 28
 """The largest size of a model, unpacked."""
 _PIECE = 1 << 20
@@ -295,5 +297,4 @@ def _version(data: Mapping[str, Any]) -> list[int]:
 
 
 def _short(value: Any) -> str:
-    text = "nothing" if value is None else repr(value) if not isinstance(value, dict) else "object"
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return "object" if isinstance(value, dict) else short(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
-from autosched.search.initial import Rng, compute_locations, may_move, pick
+from autosched.search.initial import Rng, compute_locations, may_move, one_of, pick
 from autosched.search.rules.protocol import Context
 from autosched.search.rules.tensor_core import change_tiles
 from autosched.search.structure import Steps
@@ -41,12 +41,12 @@ def mutate_compute_location(context: Context, steps: Steps, rng: Rng) -> Steps |
                 movable.append((k, step, stage_id))
     if not movable:
         return None
-    k, step, stage_id = movable[pick(rng, len(movable))]
+    k, step, stage_id = one_of(rng, movable)
     state = context.dag.infer_bound_of(steps)
     places = compute_locations(state, stage_id)
     if not places:
         return None
-    target, it = places[pick(rng, len(places))]
+    target, it = one_of(rng, places)
     iter_id = state.index_of(target, it)
     target = queries.earlier_stage_id(steps, k, target)
     moved = replace(step, target_stage_id=target, target_iter_id=iter_id)
@@ -67,7 +67,7 @@ def mutate_parallel(context: Context, steps: Steps, rng: Rng) -> Steps | None:
     ]
     if not found:
         return None
-    k = found[pick(rng, len(found))]
+    k = one_of(rng, found)
     fuse = steps[k - 1]
     assert isinstance(fuse, FuseStep)
     stage_id = fuse.stage_id
@@ -114,7 +114,7 @@ def mutate_matrix_tiles(context: Context, steps: Steps, rng: Rng) -> Steps | Non
     found = [(k, step) for k, step in enumerate(steps) if isinstance(step, MatrixTilesStep)]
     if not found:
         return None
-    k, step = found[pick(rng, len(found))]
+    k, step = one_of(rng, found)
     changed = change_tiles(context.dag.state_of(steps[:k]), step, rng)
     return None if changed is None else _replayed(context, (*steps[:k], changed, *steps[k + 1 :]))
 

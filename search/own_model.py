@@ -13,7 +13,7 @@ from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import COST_MODELS, CostModel, Scores, numbers_of
 from autosched.user_file import failure_in, load_object, watched
-from autosched.words import count, told, visible
+from autosched.words import count, shortened, told, visible
 
 Numbers = npt.NDArray[np.float64]
 _LARGEST = 40.0  # logarithm of a relative throughput; keeps exp finite in float32
@@ -250,7 +250,7 @@ def _shown(given: object) -> str:
         text = repr(given)
     except Exception:
         return type(given).__name__
-    return visible(text if len(text) <= 60 else f"{text[:57]}...")
+    return visible(shortened(text, 60))
 
 
 def _member(model: Any, name: str, where: str) -> Any:

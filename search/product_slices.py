@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autosched.search.initial import Rng, pick
+from autosched.search.initial import Rng, one_of
 from autosched.search.rules.product_slices import slice_counts
 from autosched.search.rules.protocol import Context
 from autosched.search.thread_tiles import has_threads, sizes_of
@@ -33,7 +33,7 @@ def fill_product_slices(context: Context, state: State, rng: Rng) -> State | Non
             if k in products:
                 elements, terms = queries.cumulative_lengths(filled, step.stage_id)
                 counts = slice_counts(elements, terms, step.extent or 1)
-                count = counts[pick(rng, len(counts))]
+                count = one_of(rng, counts)
                 step = replace(step, lengths=(count,))
                 sizes = sizes_of(filled, step.stage_id)
                 if has_threads(context.hardware, (count, *sizes), sizes):

@@ -14,8 +14,8 @@ from autosched.search.initial import (
     Rng,
     change_compute_location,
     fill_tile_size,
+    one_of,
     parallel,
-    pick,
     pipeline,
     unroll,
     vectorize,
@@ -56,7 +56,7 @@ _FEW_LEGAL, _MOST_TIMES = 0.5, 4
 
 def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State | str:
     """A random sketch filled in at random, or why a rule discards it."""
-    state = sketches[pick(rng, len(sketches))]
+    state = one_of(rng, sketches)
     rules = GPU_INITIAL if context.is_gpu else CPU_INITIAL
     try:
         for rule in rules:

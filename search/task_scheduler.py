@@ -246,6 +246,5 @@ def _state_of(task: Task, weight: float, earlier: Sequence[Record], batch: int) 
     if best is not None:
         state.rounds = max(1, int(len(earlier) / batch + 0.5))
         state.best_cost = best.result.cost
-        state.best_round = state.rounds
         state.history = [state.best_cost]
     return state

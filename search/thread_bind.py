@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from autosched.errors import ScheduleError
 from autosched.search.factors import divisors
-from autosched.search.initial import Rng, pick
+from autosched.search.initial import Rng, one_of
 from autosched.search.rules.protocol import Context
 from autosched.search.thread_tiles import ThreadTile, bytes_of, sizes_of, suits, tiled_roots
 from autosched.state import queries
@@ -95,14 +95,14 @@ def _bind_plain(context: Context, state: State, stage_id: int, rng: Rng) -> Stat
     state, fused = _fuse_outer_space(state, stage_id)
     threads, lanes = context.hardware.warp_size, 1
     if context.options.space != "ansor":
-        lanes = _drawn(rng, _lanes(state, stage_id))
+        lanes = one_of(rng, _lanes(state, stage_id))
         most = context.hardware.max_threads_per_block
         counts = [n for n in _THREADS if n <= most] or [threads]
         if _has_inside(state, stage_id):  # or each axis of the inner stage would need a guard
             size = fused.extent_or_unknown
             whole = [n for n in counts if size % n == 0]
             counts = whole or [n for n in divisors(size) if counts[0] <= n <= counts[-1]] or counts
-        threads = _drawn(rng, counts)
+        threads = one_of(rng, counts)
     if lanes == 1 and fused.extent_or_unknown <= threads:
         return state.bind(stage_id, fused, "threadIdx.x")[0]
     state, pieces = state.split(stage_id, fused, [threads, lanes] if lanes > 1 else [threads])
@@ -116,10 +116,6 @@ def _has_inside(state: State, stage_id: int) -> bool:
     """Whether another stage is computed in the stage's loops."""
     places = map(state.attach_map.target_of, range(len(state.stages)))
     return any(place is not None and place[0] == stage_id for place in places)
-
-
-def _drawn(rng: Rng, values: Sequence[int]) -> int:
-    return values[pick(rng, len(values))]
 
 
 def _lanes(state: State, stage_id: int) -> list[int]:

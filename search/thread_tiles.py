@@ -83,8 +83,10 @@ class ThreadTile(NamedTuple):
 def suits(
     hardware: HardwareParams, sizes: tuple[int, ...], width: int, tile: ThreadTile
 ) -> bool | Flags:
-    """Whether `tile` suits a result of the lengths `sizes`, with `width` bytes an element in
-    registers."""
+    """Whether `tile` suits a result of the lengths `sizes`.
+
+    `width` is the bytes of an element in registers.
+    """
     warp, most = hardware.warp_size, hardware.max_threads_per_block
     least, whole = _wanted(sizes, warp, most)
     found = (tile.own * width <= hardware.local_memory_limit) & (

@@ -96,7 +96,7 @@ def none_within_limits(tasks: Sequence[Task]) -> str:
     """The reason why a run ends if no candidate was drawn for any of the tasks."""
     targets = " or ".join(dict.fromkeys(str(task.target) for task in tasks))
     return (
-        f"no candidate that was drawn is within the limits of {targets}; "
+        f"no randomly drawn candidate is within the limits of {targets}; "
         "autosched tune --dry-run says why"
     )
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from autosched.search.blocks import split_step
 from autosched.search.factors import divisors
-from autosched.search.initial import Rng, pick
+from autosched.search.initial import Rng, one_of, pick
 from autosched.search.rules.protocol import Context
 from autosched.state import queries
 from autosched.state.state import State
@@ -43,14 +43,14 @@ def fill_windows(context: Context, state: State, rng: Rng) -> State | None:
         *across, last = splits[: len(op.axis)]
         for k in across:
             extent = split_step(steps, k).extent or 1
-            side = _one_of([n for n in _SIDES if n <= most and extent % n == 0], rng)
+            side = one_of(rng, [n for n in _SIDES if n <= most and extent % n == 0])
             most //= side
             steps[k] = _with(steps, k, _divisor(extent // side, rng), side, 1)
         extent = split_step(steps, last).extent or 1
         lanes = context.core.lanes(op.output(0).dtype.bytes)
         widths = [n * lanes for n in _VECTORS if extent % (n * lanes) == 0]
         if widths:
-            width = _one_of(widths, rng)
+            width = one_of(rng, widths)
             steps[last] = _with(steps, last, _divisor(extent // width, rng), 1, width)
         for k in splits[len(op.axis) :]:
             steps[k] = _with(steps, k, split_step(steps, k).extent or 1)
@@ -58,12 +58,8 @@ def fill_windows(context: Context, state: State, rng: Rng) -> State | None:
     return state
 
 
-def _one_of(choices: Sequence[int], rng: Rng) -> int:
-    return choices[pick(rng, len(choices))]
-
-
 def _divisor(extent: int, rng: Rng) -> int:
-    return _one_of(divisors(extent), rng)
+    return one_of(rng, divisors(extent))
 
 
 def _with(steps: Sequence[Step], k: int, *lengths: int) -> SplitStep:

@@ -228,7 +228,7 @@ def test_a_file_that_asks_for_itself_is_not_run_again_and_again(tmp_path: Path) 
     path = python_file(
         tmp_path, "\n\nimport autosched\n\nautosched.Task.from_python(double, n=8)\n"
     )
-    with pytest.raises(ConfigError, match=r"my_ops\.py:11: .*asks for itself.*__main__"):
+    with pytest.raises(ConfigError, match=r"my_ops\.py:11: .*makes a task of its own.*__main__"):
         Task.from_python(f"{path}:double", n=8)
 
 

@@ -101,7 +101,9 @@ def test_in_a_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.Monkey
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    says = r"^x: \S*mine\.py leads nowhere: the current folder was deleted; .* give a whole path$"
+    says = (
+        r"^x: \S*mine\.py leads nowhere: the current folder was deleted; .* give an absolute path$"
+    )
     for name in ("mine.py", "../mine.py"):
         with pytest.raises(ConfigError, match=says):
             load_object(f"{name}:late", "x", "function")

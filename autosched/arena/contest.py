@@ -53,11 +53,11 @@ def contest(
 ) -> Results:
     """Play every search with every model on every pool.
 
-    `models` are names, `file.py:name` or objects (`contestant`). `progress` is called with the name
-    of each pool and model before it is played. Raises ConfigError for what cannot compete.
+    `models` are names, `file.py:name` or objects (`contestant`). `progress` is called with the
+    names of each pool and model before they are played. Raises ConfigError for what cannot compete.
     """
     if not pools:
-        raise ConfigError("expected pools, found none; pools_of makes them of records")
+        raise ConfigError("expected at least one pool, found none; pools_of(records) makes pools")
     settings = settings or Settings()
     players = [contestant(model) for model in models]
     require_different(players, searches)
@@ -127,7 +127,7 @@ def _played(
         found = prediction_quality(_agreed(before).tolist(), pool.seconds.tolist(), TOP)
         if found is not None:
             accuracy = found.rank_accuracy
-            if len(pool.programs) > TOP:  # of fewer, all are fastest and predicted to be
+            if len(pool.programs) > TOP:  # of so few all are in the top, predicted or not
                 recall = found.top8_recall
     return [
         Run(

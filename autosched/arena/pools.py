@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,9 +19,9 @@ from autosched.measure.standing import timed_among
 from autosched.search.featurize import Helper, task_featurizer
 from autosched.state.steps import Step
 from autosched.task import Task
+from autosched.user_warning import Tell
 from autosched.words import count
 
-Tell = Callable[[str], None]
 LEAST = 2
 """The fewest candidates of a task: with fewer there is nothing to choose."""
 _OPERATORS = ("op", "expr", "python")

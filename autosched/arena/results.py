@@ -143,8 +143,11 @@ class Results:
         return "\n".join(texts)
 
     def notes(self) -> list[str]:
-        """Sentences about values that are left blank because candidates are too few, about values
-        that do not depend on the players, and about remedies; often none."""
+        """Sentences about values that say little; often none.
+
+        They name values that are left blank because candidates are too few, values that do not
+        depend on the players, and remedies.
+        """
         tried = {run.task: run.candidates for run in self.runs if np.isnan(run.regret[-1])}
         all_top = {
             run.task
@@ -156,8 +159,9 @@ class Results:
         if tried:
             notes.append(
                 f"Too few candidates for so many trials in {len(tried)} {of} (the fewest: "
-                f"{min(tried.values())}). Whoever has tried them all has found the best, so regret "
-                "is left blank from there on. Record more candidates, or ask for fewer trials."
+                f"{min(tried.values())}). A search that tried them all has found the best, so "
+                "regret is left blank from there on. Record more candidates, or ask for fewer "
+                "trials."
             )
         if all_top:
             notes.append(
@@ -168,8 +172,8 @@ class Results:
         if drawn:
             notes.append(
                 f"In {len(drawn)} {of} the models had nothing to learn from before the search, and "
-                f"the first {self.batch} trials, a round, are drawn: they are the same whatever "
-                "the model. Give records of other operators, or ask for more trials."
+                f"the first {self.batch} trials, one round, are drawn at random: they do not "
+                "depend on the model. Give records of other operators, or ask for more trials."
             )
         return notes
 

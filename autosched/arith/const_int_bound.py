@@ -177,17 +177,12 @@ class BoundEvaluator:
 
     __slots__ = ("env", "fact_vars", "facts", "linear", "memo")
 
-    def __init__(
-        self,
-        env: Mapping[Var, Bound],
-        facts: Mapping[Expr, Bound] | None = None,
-        memo: dict[Expr, Bound] | None = None,
-    ) -> None:
+    def __init__(self, env: Mapping[Var, Bound], facts: Mapping[Expr, Bound] | None = None) -> None:
         self.env = env
         self.facts = facts
         self.linear: tuple[Any, ...] = ()
         self.fact_vars: frozenset[Var] = frozenset()
-        self.memo: dict[Expr, Bound] = {} if memo is None else memo
+        self.memo: dict[Expr, Bound] = {}
 
     def wraps(self, e: Expr) -> bool:
         """True when an operation in the data `e`, down to its loads and calls, may overflow.

@@ -69,7 +69,10 @@ def facts_of(analyzer: Analyzer, condition: Expr) -> Facts | None:
 
 
 def conjuncts_of(condition: Any) -> list[Expr]:
-    """The conjuncts of `condition`, without likely(), and with `not` pushed into `or` and `<`."""
+    """The conjuncts of `condition`, without likely() and double negations.
+
+    `not` is pushed into `or`, and into comparisons that are not of floats.
+    """
     cls = condition.__class__
     if cls is And:
         return conjuncts_of(condition.a) + conjuncts_of(condition.b)

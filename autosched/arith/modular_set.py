@@ -54,23 +54,14 @@ def union(a: ModularSet, b: ModularSet) -> ModularSet:
     return residues(gcd(a.coeff, b.coeff, a.base - b.base), a.base)
 
 
-def intersect(a: ModularSet, b: ModularSet) -> ModularSet:
-    """A set that contains all common values: the finer one if one coeff divides the other."""
-    if a.coeff == 0 or b.coeff == 0:
-        return a if a.coeff == 0 else b
-    return a if a.coeff % b.coeff == 0 or b.coeff % a.coeff != 0 else b
-
-
 class ModularEvaluator:
     """Computes the modular sets of expressions from those of the variables in `env`."""
 
     __slots__ = ("env", "memo")
 
-    def __init__(
-        self, env: Mapping[Var, ModularSet], memo: dict[Expr, ModularSet] | None = None
-    ) -> None:
+    def __init__(self, env: Mapping[Var, ModularSet]) -> None:
         self.env = env
-        self.memo: dict[Expr, ModularSet] = {} if memo is None else memo
+        self.memo: dict[Expr, ModularSet] = {}
 
     def __call__(self, e: Expr) -> ModularSet:
         """The modular set of `e`; all integers where nothing is known."""

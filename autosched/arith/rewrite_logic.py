@@ -188,7 +188,7 @@ def rewrite_junction(s: RewriteSimplifier, e: Any) -> Expr:
 
 
 def _has_negation(e: Any) -> bool:
-    """False if `e` has a float comparison, whose negation NaN makes differ: not a < b, b <= a."""
+    """False if `e` has a float comparison: for a NaN, `not a < b` differs from `b <= a`."""
     cls = e.__class__
     if cls in _COMPARISONS:
         return not e.a.dtype.is_float

@@ -180,10 +180,7 @@ def run() -> None:
     except (typer.Abort, KeyboardInterrupt):
         warn("interrupted")
         sys.exit(_INTERRUPTED)
-    except AutoschedError as error:
-        warn(f"error: {error}")
-        sys.exit(2)
-    except OSError as error:
+    except (AutoschedError, OSError) as error:
         warn(f"error: {error}")
         sys.exit(2)
     except MemoryError as error:

@@ -51,7 +51,7 @@ class Asked:
         if expression is not None:
             if self.words:
                 raise ConfigError(
-                    f"{self.words[0]}: --expr and --einsum stand alone; leave one of them out"
+                    f"{self.words[0]}: with --expr or --einsum no CONFIG is expected; leave one out"
                 )
             return [checked(expression, "expression", self.sets, target)]
         if not self.words and self.sets:
@@ -102,7 +102,7 @@ class Asked:
             )
         flag = _flag_for(word)
         if flag and not Path(word).exists():
-            raise ConfigError(f"{word}: no file has that name; it is given with {flag}")
+            raise ConfigError(f"{word}: no file has that name; give a computation with {flag}")
         if arguments:
             raise ConfigError(
                 f"{arguments[0]}: {word} is a configuration file; "

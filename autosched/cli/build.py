@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autosched.cli.chosen import chosen_of, read
-from autosched.cli.console import plain, print_json, warn
+from autosched.cli.chosen import chosen_of
+from autosched.cli.console import plain, print_json, warn, warning
 from autosched.cli.files import require_named
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
 from autosched.session.export import ExportOptions, export
+from autosched.session.reading import read_records
 
 
 def run(
@@ -29,7 +30,7 @@ def run(
     records: list[Record] = []
     environments = {}
     for path in paths:
-        contents = read(path, keys)
+        contents = read_records(path, warning, keys)
         records += chosen_of(path, contents, choice)
         environments.update(contents.environments)
     tell_unused(keys)

@@ -89,7 +89,7 @@ def clear(names: Sequence[str], *, everything: bool) -> None:
     removed = [file for file in chosen if cache.remove(file)]
     for file in chosen:
         if file not in removed:
-            warn(f"note: {file.name} is tuned just now and stays")
+            warn(f"note: {file.name} is being tuned and stays")
     plain(f"{count(len(removed), 'kernel')} removed from {cache.folder}")
 
 

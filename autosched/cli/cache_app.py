@@ -58,7 +58,7 @@ def clear(
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All kernels.")] = False,
 ) -> None:
-    """Remove kernels; those that are tuned just now stay."""
+    """Remove kernels, except those that are being tuned."""
     from autosched.cli import cache as command
 
     command.clear(names or (), everything=all_)

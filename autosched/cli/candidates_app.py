@@ -56,7 +56,7 @@ def build(
     records: Annotated[list[Path], typer.Argument(help="Record files.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")],
     name: Annotated[
-        str, typer.Option(help="Of the library and module (default: the operator's).")
+        str, typer.Option(help="Name of the library and module (default: the operator's).")
     ] = "",
     best: Best = False,
     index: Index = None,
@@ -78,7 +78,7 @@ def build(
     ] = None,
     no_check: Annotated[
         bool,
-        typer.Option("--no-check", help="Do not run CUDA kernels in the interpreter before."),
+        typer.Option("--no-check", help="Do not check CUDA kernels in the interpreter first."),
     ] = False,
     workload: Workload = None,
     force: Annotated[
@@ -193,7 +193,7 @@ def report(
 
 def arena(
     records: Annotated[
-        list[Path], typer.Argument(help="Record files: their candidates are the space.")
+        list[Path], typer.Argument(help="Record files: searches choose among their candidates.")
     ],
     model: Annotated[
         list[str] | None,
@@ -209,18 +209,20 @@ def arena(
             help="autosched (the default), greedy, epsilon-greedy or random; may be repeated."
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Candidates that a search measures.")] = 128,
-    batch: Annotated[int, typer.Option(min=1, help="Candidates of a round.")] = 16,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Candidates that each search may choose.")
+    ] = 128,
+    batch: Annotated[int, typer.Option(min=1, help="Candidates in each round.")] = 16,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each search.")] = 6,
     held_out: Annotated[
         str,
         typer.Option(
-            help="What models do not learn from before a search: operator (the task's), task, "
-            "or all (they begin with nothing)."
+            help="What models must not learn from before a search: the task's operator, the task, "
+            "or all records (they begin with nothing)."
         ),
     ] = "operator",
     others: Annotated[
-        int, typer.Option(min=1, help="Candidates of other tasks that they learn from at most.")
+        int, typer.Option(min=1, help="At most this many candidates of other tasks to learn from.")
     ] = 1024,
     features: Features = TUNING,
     output: Annotated[
@@ -235,7 +237,7 @@ def arena(
     """Compare cost models and searches on recorded candidates; nothing is measured.
 
     Prints how well each model ranks the candidates of operators that it has not seen, and how
-    much slower than the best recorded one the best is that each search finds.
+    much slower the best candidate of each search is than the best recorded one.
     """
     from autosched.arena import Settings
     from autosched.cli import arena as command

@@ -19,11 +19,6 @@ from autosched.task import Task
 from autosched.words import count, last_line
 
 
-def read(path: Path, keys: WorkloadKeys | None = None) -> LogContents:
-    """The records in `path`; warns about skipped lines."""
-    return read_records(path, warning, keys)
-
-
 def chosen(
     path: Path, choice: int | str, option: str = "--index", keys: WorkloadKeys | None = None
 ) -> list[Record]:
@@ -33,7 +28,7 @@ def chosen(
     option that gave the index, for messages; `keys` as in `read_records`. Raises ConfigError if the
     file holds no such record.
     """
-    return chosen_of(path, read(path, keys), choice, option)
+    return chosen_of(path, read_records(path, warning, keys), choice, option)
 
 
 def chosen_of(
@@ -64,7 +59,7 @@ def chosen_of(
         return valid
     valid = believed(path, valid, warning)
     if not valid:
-        raise ConfigError(f"{path}: no record has a possible time; choose one with --index")
+        raise ConfigError(f"{path}: every recorded time is impossible; choose one with --index")
     here = {id(r) for r in valid if measured_here(r, contents.environments)}
     best: dict[str, Record] = {}
     groups: dict[str, dict[tuple[bool, int], list[Record]]] = {}
@@ -87,7 +82,9 @@ def chosen_of(
     faster = [r for r in others if r.result.cost < times.get(r.task["key"], 0.0)]
     if faster:  # measured on another CPU, otherwise it would be the best
         cpus = ", ".join(dict.fromkeys(cpu_name(r, contents.environments) for r in faster))
-        warn(f"note: {path}: faster ones of other CPUs ({cpus}) are left out; --index takes them")
+        warn(
+            f"note: {path}: faster records of other CPUs ({cpus}) are left out; --index takes them"
+        )
     best = {key: best[key] for key in dict.fromkeys(r.task["key"] for r in valid)}
     if len(best) > 1:
         warn(f"note: {path} holds {len(best)} tasks; the best of each is taken")

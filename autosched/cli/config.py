@@ -73,10 +73,12 @@ class WorkloadSection(_Section):
     einsum: str | None = Field(default=None, description='e.g. "ij,jk->ik"; the result is `out`')
     shapes: dict[str, list[int]] = Field(default_factory=dict, description="shapes of the inputs")
     dtype: str | dict[str, str] | None = Field(
-        default=None, description="element type of all tensors of the expression, or of each"
+        default=None,
+        description="element type of all tensors of the expression, or a type for each",
     )
     layout_free: list[str] = Field(
-        default_factory=list, description="inputs of expr that layout_rewrite may store otherwise"
+        default_factory=list,
+        description="inputs of expr that layout_rewrite may store in another order",
     )
     python: str | None = Field(
         default=None, description="file.py:function returning argument tensors"
@@ -90,8 +92,8 @@ class WorkloadSection(_Section):
             raise ValueError(f"expected exactly one of {', '.join(SOURCES)}, found {found}")
         if self.layout_free and self.expr is None and self.einsum is None:
             raise ValueError(
-                "layout_free is for an expr; a built-in knows its weights, a Python function names "
-                "them in the attribute layout_free_placeholders of te.compute"
+                "layout_free needs expr or einsum; built-in operators know their weights, a Python "
+                "function names them in the attribute layout_free_placeholders of te.compute"
             )
         return self
 
@@ -133,7 +135,7 @@ class TargetSection(_Section):
     arch: str | None = Field(default=None, description="CUDA architecture, e.g. sm_90")
     tf32: bool = Field(
         default=False,
-        description="whether tensor cores may round factors of float32 to 10 bits of mantissa",
+        description="whether tensor cores may round float32 operands to 10 bits of mantissa",
     )
     hosts: str | None = Field(
         default=None,
@@ -171,10 +173,11 @@ class SearchSection(_Section):
     seed: int = Field(default=0, ge=0)
     time_budget_s: PositiveFloat | None = None
     early_stopping: PositiveInt | None = Field(
-        default=None, description="trials without a new best"
+        default=None, description="stop after this many trials without a new best"
     )
     space: SpaceName = Field(
-        default=_ANSOR.space, description="ansor: exactly its sketches; autosched: more beside them"
+        default=_ANSOR.space,
+        description="ansor: exactly Ansor's sketches; autosched: additional ones",
     )
     eps_greedy: float = Field(default=_ANSOR.eps_greedy, ge=0, le=1)
     retry_search_one_round_on_empty: int = Field(
@@ -199,7 +202,8 @@ class SearchSection(_Section):
     max_vectorize_size: PositiveInt = _ANSOR.max_vectorize_size
     disable_change_compute_location: bool = _ANSOR.disable_change_compute_location
     sketch_rules: list[str] = Field(
-        default_factory=list, description="file.py:rule, tried before the built-in ones"
+        default_factory=list,
+        description="rules of your own, file.py:name, tried before the built-in ones",
     )
     policy: str = Field(
         default=OURS,
@@ -232,13 +236,13 @@ class CostModelSection(_Section):
         json_schema_extra={"anyOf": [{"enum": [*COST_MODELS]}, {"pattern": "[.]py:[^:]+$"}]},
     )
     features: FeatureSetName = Field(
-        default=TUNING, description="the feature set that it learns from"
+        default=TUNING, description="the feature set that the model learns from"
     )
     file: str | None = Field(
-        default=None, description="the model: loaded when it exists, saved after the run"
+        default=None, description="file of the model: loaded if it exists, saved after the run"
     )
     pretrained: bool = Field(
-        default=True, description="start from the model that comes with autosched, if one fits"
+        default=True, description="start from a model that comes with autosched, if one fits"
     )
 
     @field_validator("kind")
@@ -258,30 +262,33 @@ class MeasureSection(_Section):
         default=None,
         gt=0,
         le=_DAY,
-        description="of the NumPy reference; default: six times timeout_s, at least 10",
+        description="time limit of the NumPy reference; default: six times timeout_s, at least 10",
     )
     min_repeat_ms: float = Field(
         default=MIN_REPEAT_MS,
         gt=0,
         le=_DAY,
-        description="timing of the candidates that stay in the race of their batch to its end, ms",
+        description="how long to time a candidate, in ms; those that leave the race of their batch "
+        "early get less",
     )
-    number: Literal["auto"] = Field(default="auto", description="calls per repeat: as many as fit")
+    number: Literal["auto"] = Field(
+        default="auto", description="calls per repeat: chosen to fit min_repeat_ms"
+    )
     repeat: PositiveInt = 3
     check: Literal["best", "all", "none"] = "best"
     cache_flush: bool | int | str = Field(
         default=False,
-        description="empty the caches before each call, which is timed alone: true, or the bytes "
-        "to write, e.g. 64 MiB",
+        description="empty the caches before each call, and time each call alone: true, or how "
+        "many bytes to write for that, e.g. 64 MiB",
     )
     workers: PositiveInt | None = Field(
         default=None,
         description="processes that build candidates; default: one for each core, from 2 to 8; "
-        "for GPUs one for each hardware thread but one, at most 16",
+        "for GPUs one fewer than hardware threads, at most 16",
     )
     devices: str | list[int | str] = Field(
         default_factory=list,
-        description="GPUs that measure: numbers or UUIDs, or all; default: CUDA's first",
+        description="GPUs to measure on: numbers or UUIDs, or all; default: CUDA's first",
     )
 
     @field_validator("devices")
@@ -289,11 +296,13 @@ class MeasureSection(_Section):
     def _devices(cls, value: str | list[int | str]) -> str | list[int | str]:
         if isinstance(value, str):
             if value != ALL:
-                raise ValueError(f"expected a list of GPUs, or {ALL}, found text {value!r}")
+                raise ValueError(f"expected a list of GPUs, or {ALL}, found the text {value!r}")
             return value
         for device in value:
             if (isinstance(device, int) and device < 0) or value.count(device) > 1:
-                raise ValueError(f"expected different numbers from 0 on or UUIDs, found {device!r}")
+                raise ValueError(
+                    f"expected distinct GPU numbers (0 or more) or UUIDs, found {device!r}"
+                )
         return value
 
     @field_validator("cache_flush", mode="before")
@@ -343,14 +352,17 @@ class Config(_Section):
     cost_model: CostModelSection = Field(default_factory=CostModelSection)
     measure: MeasureSection = Field(default_factory=MeasureSection)
     layout_rewrite: Literal["none", "insert-transform-stage", "pre-transformed"] = Field(
-        default="none", description="how the kernel gets the inputs whose layout is free"
+        default="none",
+        description="how a kernel gets its layout-free inputs in the order it reads them",
     )
     inputs: dict[str, dict[str, str | int | float | list[float]]] = Field(
         default_factory=dict,
         description="what inputs hold instead of random numbers, e.g. {A: {uniform: [0, 1]}}",
     )
     lowering: LoweringSection = Field(default_factory=LoweringSection)
-    weight: PositiveFloat = Field(default=1.0, description="of this task among several in a run")
+    weight: PositiveFloat = Field(
+        default=1.0, description="weight of this task in a run of several"
+    )
     records: str | None = Field(default=None, description="record file; default <name>.jsonl")
 
     @field_validator("name")
@@ -358,8 +370,8 @@ class Config(_Section):
     def _name(cls, value: str) -> str:
         if "/" in value or value in (".", "..") or not value.isprintable() or len(value) > 200:
             raise ValueError(
-                "expected a name of at most 200 letters that can be shown, without /, the record "
-                f"file is called after it, found {value!r:.80}; --set name=NAME gives another, "
+                "expected at most 200 printable characters without /, because the record file is "
+                f"named after it, found {value!r:.80}; --set name=NAME gives another name, "
                 "`records` a file in another folder"
             )
         return value

@@ -47,7 +47,9 @@ def export(
 
     for name, value in (("--by", by), ("--seed", seed)):
         if value is not None and split is None:
-            raise ConfigError(f"{name} is about --split SHARES; add that, e.g. 0.8/0.1/0.1")
+            raise ConfigError(
+                f"{name} is only for --split SHARES; add that option, e.g. --split 0.8/0.1/0.1"
+            )
     by, seed = by or "workload", seed or 0
     with trusting(trust):
         command.export(

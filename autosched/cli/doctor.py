@@ -58,7 +58,7 @@ def _show(found: Diagnosis) -> None:
     for line in wrapped(found.verdict, out.width):
         plain(line)
     if found.commands:
-        plain("\nPyCUDA is built so (GCC is needed):")
+        plain("\nBuild PyCUDA like this (GCC is needed):")
         for line in found.commands:
             plain(line)
 

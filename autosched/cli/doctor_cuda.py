@@ -128,17 +128,17 @@ def _driver(version: tuple[int, int] | None) -> Finding:
         return Finding(Level.OK, "driver", f"CUDA {version[0]}.{version[1]}")
     problem = driver_problem()
     if problem is None:
-        text = "the library libcuda.so.1 does not tell its version"
+        text = "the library libcuda.so.1 does not report its version"
         return Finding(Level.BROKEN, "driver", text, "install NVIDIA's driver again")
     text = f"{problem}, nothing can be measured here"
-    return Finding(Level.MISSING, "driver", text, "on a machine with a GPU install its driver")
+    return Finding(Level.MISSING, "driver", text, "if this machine has a GPU, install its driver")
 
 
 def _pycuda(driver: tuple[int, int] | None) -> tuple[Finding, Finding]:
     """The findings about PyCUDA and the devices that it sees."""
     found = probe(_PYCUDA)
     kind, text, module = found.get("error") or ("", "", None)
-    skipped = Finding(Level.SKIPPED, "devices", "not looked for without driver and PyCUDA")
+    skipped = Finding(Level.SKIPPED, "devices", "not listed without the driver and PyCUDA")
     if found["stage"] == "package":
         if module == "pycuda":
             remedy = "it is built from source: docs/cuda.md"
@@ -148,7 +148,7 @@ def _pycuda(driver: tuple[int, int] | None) -> tuple[Finding, Finding]:
     version = found.get("version", "")
     if found["stage"] == "driver":
         if "libcuda.so" in text and driver is None:
-            said = Finding(Level.OK, "PyCUDA", f"{version}, which waits for the driver")
+            said = Finding(Level.OK, "PyCUDA", f"{version}, which needs the driver")
         elif "undefined symbol" in text:
             why = f"{version} was linked without the driver library ({text})"
             said = Finding(Level.BROKEN, "PyCUDA", why, _REBUILD)
@@ -189,7 +189,7 @@ def probe(script: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads("{" + done.stdout.rpartition("\n{")[2])
     except json.JSONDecodeError:
-        said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        said = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         return _dead(f"the process ended with status {done.returncode}: {said}")
     return found
 

@@ -15,6 +15,7 @@ from autosched.errors import MeasureError
 from autosched.measure import gpu_runner
 from autosched.measure.clocks import THROTTLED, reason_names
 from autosched.measure.gpu_worker import GpuWorker
+from autosched.target import arch_of
 
 _PARTS = ("context", "add kernel", "L2 flush")
 _START_SECONDS, _SECONDS = 60.0, 10.0
@@ -61,10 +62,11 @@ def tried() -> list[Finding]:
 
 
 def _context(facts: dict[str, Any]) -> str:
-    major, minor = facts["capability"]
-    watched = "; a display watches it, kernels of seconds are ended" * facts["kernel_timeout"]
+    watched = (
+        "; a display is attached: kernels that take seconds are ended" * facts["kernel_timeout"]
+    )
     return (
-        f"{facts['name']}, sm_{major}{minor}, {facts['processors']} multiprocessors, "
+        f"{facts['name']}, {arch_of(facts['capability'])}, {facts['processors']} multiprocessors, "
         f"{facts['memory'] / 2**30:.0f} GiB, {facts['runtime']}{watched}"
     )
 
@@ -80,7 +82,7 @@ def nvml_and_clocks(
     """The findings about NVML and the clocks; `probe` runs a script in a separate process."""
     found = probe(NVML)
     if "error" in found:
-        found = {"missing": f"it cannot be asked: {found['error'][1]}"}
+        found = {"missing": f"NVML failed: {found['error'][1]}"}
     missing = found["missing"]
     unknown = Finding(Level.SKIPPED, "clocks", "not known without NVML")
     if "not installed" in missing:
@@ -100,7 +102,7 @@ def nvml_and_clocks(
 def _clocks(gpus: list[dict[str, Any]]) -> Finding:
     texts = [text for text in map(_clock, gpus) if text]
     if not texts:
-        return Finding(Level.SKIPPED, "clocks", "NVML does not tell them here")
+        return Finding(Level.SKIPPED, "clocks", "NVML does not report them here")
     highest = [gpu["max_sm_mhz"] for gpu in gpus if gpu["max_sm_mhz"] is not None]
     steady = f"for steadier times, as root: nvidia-smi -lgc {min(highest, default=math.nan)}"
     remedy = f"{steady} (nvidia-smi -rgc undoes it)" if highest else ""
@@ -118,4 +120,4 @@ def _clock(gpu: dict[str, Any]) -> str:
         "" if gpu["watts"] is None else f"{gpu['watts']:.0f}{of_watts} W",
     ]
     held = reason_names((gpu["reasons"] or 0) & THROTTLED)
-    return ", ".join([*filter(None, parts), *(f"held down: {name}" for name in held)])
+    return ", ".join([*filter(None, parts), *(f"slowed down by: {name}" for name in held)])

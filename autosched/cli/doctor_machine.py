@@ -24,7 +24,7 @@ _LIMIT = 60.0  # seconds to wait for an answer
 _COARSE = 1e-6  # seconds; coarser timers distort the times of short kernels
 _UNSTEADY = 1.05  # upper over lower quartile of the times of equal work
 _LEAST_FREE = 1 << 30
-_QUIET = "times come out too long: wait until other programs end"
+_QUIET = "times are too long: wait until other programs end"
 
 
 def hardware(target: Target) -> list[Finding]:
@@ -40,7 +40,9 @@ def hardware(target: Target) -> list[Finding]:
     memory = f"{free / 2**30:.1f} GiB of {all_bytes / 2**30:.1f} GiB are free"
     found = Finding(Level.OK, "memory", memory)
     if free < _LEAST_FREE:
-        found = Finding(Level.NOTE, "memory", memory, "large operators may not fit: free some")
+        found = Finding(
+            Level.NOTE, "memory", memory, "large operators may not fit: free some memory"
+        )
     return [
         Finding(Level.OK, "CPU", text),
         Finding(Level.OK, "caches", sizes),
@@ -62,7 +64,7 @@ def _folders() -> Finding:
     text = f"{temporary}; kernels of {kept} in {folder}"
     if there.is_dir() and os.access(there, os.W_OK):
         return Finding(Level.OK, "folders", text)
-    remedy = "it cannot be written: set AUTOSCHED_CACHE to a folder that can"
+    remedy = "this folder cannot be written: set AUTOSCHED_CACHE to one that can"
     return Finding(Level.NOTE, "folders", text, remedy)
 
 
@@ -72,7 +74,7 @@ def _quota(cores: int, quota: float) -> list[Finding]:
         return []
     text = f"this container may use {quota:.3g} of {count(cores, 'core')}"
     if quota < 1:
-        remedy = "raise its limit: even one thread is stopped again and again, and times scatter"
+        remedy = "raise its limit: even one thread is paused again and again, so times vary"
         return [Finding(Level.NOTE, "quota", text, remedy)]
     return [Finding(Level.OK, "quota", f"{text}: kernels have {count(int(quota), 'thread')}")]
 
@@ -97,10 +99,13 @@ def steadiness(process: Worker) -> list[Finding]:
 
 def _timer(process: Worker) -> Finding:
     step, cost = process.call(("timer",), _LIMIT, "timer")
-    text = f"steps of {seconds_text(step)}, {seconds_text(cost)} a reading"
+    text = f"resolution {seconds_text(step)}, {seconds_text(cost)} per reading"
     if step > _COARSE:
         return Finding(
-            Level.NOTE, "timer", text, "short kernels are timed badly: see the clocksource"
+            Level.NOTE,
+            "timer",
+            text,
+            "short kernels are timed badly: check the system's clocksource",
         )
     return Finding(Level.OK, "timer", text)
 

@@ -108,5 +108,5 @@ def _model() -> float:
     model.fit(programs, [(k + 1) / 16 for k in range(16)])
     scores = model.predict([programs[k] for k in rng.permutation(16)])
     if not np.ptp(scores) > 0:
-        raise ValueError("the trained model says the same of every program")
+        raise ValueError("the trained model gives every program the same score")
     return time.perf_counter() - start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
 from autosched.process.worker import Worker
 from autosched.search.space import SearchSpace
+from autosched.session.this_gpu import for_this_gpu
 from autosched.state.steps import Step, steps_to_json
 from autosched.target import Target
 from autosched.task import Task
@@ -30,13 +31,13 @@ from autosched.words import count, last_line
 SIZE = 64
 SECONDS = {"compile": 60.0, "model": 60.0}  # time limits of stages
 
-_BUG = "this is a mistake in autosched: report it with all that doctor says"
+_BUG = "this is a bug in autosched: report it with the whole output of doctor"
 _REINSTALL = "install autosched again in a new virtual environment"
 _REMEDIES = {
     "LLVM": "install llvmlite again (pip install --force-reinstall llvmlite), one for this CPU",
     "CUDA C": "see the lines NVRTC and compile above",
-    "worker": "see that Python can start processes here: limits (ulimit -a), memory, containers",
-    "measure": "see whether memory and processes are limited here (ulimit -a, docker --memory)",
+    "worker": "check what limits new processes of Python here (ulimit -a, memory, containers)",
+    "measure": "check what limits memory and processes here (ulimit -a, docker --memory)",
     "check": "results would be wrong: install numpy and llvmlite again; on a GPU see nvidia-smi",
     "record": "go to a folder that you can write to, or give tune --records FILE",
     "model": "one of xgboost-cpu and xgboost must be installed, not both: pip uninstall both, then "
@@ -90,9 +91,7 @@ class Workload:
         if not self.target.is_gpu:
             self.measurer.start(task)
         if self.on_gpu:
-            facts = self.measurer.gpu() or {}
-            major, minor = facts["capability"]
-            self.task = replace(task, target=replace(task.target, arch=f"sm_{major}{minor}"))
+            self.task = for_this_gpu(task, self.measurer.gpu() or {})
         return "processes start and answer"
 
     def measure(self) -> str:
@@ -130,7 +129,7 @@ class Workload:
             log.close()
             found = read_log(path)
             if found.problems or [r.result.seconds for r in found.records] != [result.seconds]:
-                raise OSError(0, "what was written is not what is read")
+                raise OSError(0, "the record that was read back differs from the one written")
             return f"{path.stat().st_size} bytes written and read back"
 
     def model(self) -> str:

@@ -71,7 +71,7 @@ class DryRun:
 
 
 def _grouped(reasons: Sequence[str]) -> list[tuple[int, str]]:
-    """(count, example) of reasons that differ only in numbers, the most frequent first."""
+    """(count, example) of each group of reasons alike up to numbers, the most frequent first."""
     groups: dict[str, list[str]] = {}
     for reason in reasons:
         groups.setdefault(re.sub(r"\d+", "N", reason), []).append(reason)

@@ -71,7 +71,9 @@ def _compiler(task: Task, arch: str, *, given: bool) -> Nvrtc:
         raise ConfigError(f"{error}\n--as cuda shows the source, and needs no NVRTC") from error
     chosen = nearest_arch(arch, nvrtc.archs)
     if chosen != arch:
-        warn(f"note: code for {chosen}, which {arch} runs: NVRTC makes none for {arch} itself")
+        warn(f"note: compiled for {chosen}, which {arch} can run: NVRTC does not support {arch}")
     elif not given and not task.target.arch:
-        warn(f"note: the record names no architecture; compiled for {arch} (--arch takes another)")
+        warn(
+            f"note: the record names no architecture; compiled for {arch} (--arch chooses another)"
+        )
     return nvrtc

@@ -58,7 +58,7 @@ def run(
     without kernels.
     """
     if host and passes is not None:
-        raise ConfigError("--host: --passes runs passes of your own choice; leave one of them out")
+        raise ConfigError("--host and --passes cannot be used together; leave one of them out")
     config = asked.config(target)
     task = config.task()
     if passes is None:
@@ -67,7 +67,7 @@ def run(
         pipeline = parse_passes(passes, PASSES)
         if task.lowering:
             warn(
-                "note: --passes runs these alone: what the configuration has under lowering is out"
+                "note: --passes runs only these passes; `lowering` of the configuration is ignored"
             )
             task = replace(task, lowering=NO_LOWERING)
     to_kernels = task.target.is_gpu and passes is None
@@ -76,8 +76,8 @@ def run(
     every = (*pipeline, *device, *packing)
     if print_after in task.lowering.disabled_pass:
         raise ConfigError(
-            f"--print-after {print_after}: it does not run: the configuration has it under "
-            "lowering: disabled_pass"
+            f"--print-after {print_after}: this pass does not run, because the configuration "
+            "disables it under lowering: disabled_pass"
         )
     own = [made.name for _, made in task.lowering.loaded]
     _check_name(print_after, [SCHEDULE_OPS.name, *(p.name for p in every), *own])
@@ -151,7 +151,7 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
     if _computation(other) != _computation(task):
         same = _computation(other)[0] == _computation(task)[0]
         raise ConfigError(
-            f"--record {record}: it is a candidate of {other.name} on {other.target.kind}, the "
+            f"--record {record}: it is a candidate of {other.name} on {other.target.kind}, but the "
             f"configuration is {task.name} on {task.target.kind}"
             f"{f'; give --target {other.target.kind}' if same else ''}"
         )
@@ -169,10 +169,13 @@ def _drawn(config: Config, task: Task) -> tuple[Step, ...]:
     )
     if not found:
         raise ConfigError(
-            f"{task.name}: no candidate that was drawn is within the limits of {task.target}; "
-            "autosched tune --dry-run says why, --record FILE:N takes one of yours"
+            f"{task.name}: no randomly drawn candidate is within the limits of {task.target}; "
+            "autosched tune --dry-run says why, --record FILE:N lowers a recorded one"
         )
-    warn(f"note: a candidate drawn with seed {options.seed}; --record FILE:N takes one of yours")
+    warn(
+        f"note: a candidate was drawn at random (seed {options.seed}); --record FILE:N lowers a "
+        "recorded one"
+    )
     return found[0]
 
 

@@ -13,7 +13,7 @@ from autosched.measure.workload_keys import Computation, WorkloadKeys
 def workload_keys(options: Sequence[str]) -> WorkloadKeys:
     """The computations of the given configurations, by key.
 
-    Raises ConfigError if a configuration is wrong, or if two are given without keys.
+    Raises ConfigError if a configuration is wrong, or if two have the same key or none.
     """
     if options:  # imported only then: it takes a quarter of a second
         from autosched.cli.read_config import load_config

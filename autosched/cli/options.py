@@ -30,8 +30,8 @@ Workload = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CONFIG|KEY=CONFIG",
-        help="Configuration whose computation Ansor's log lines with a hashed or unknown workload "
-        "key are about; with KEY= those of that key, may be repeated.",
+        help="The computation of Ansor log lines whose workload key is a hash or unknown; with "
+        "KEY= of the lines with that key; may be repeated.",
     ),
 ]
 Expr = Annotated[
@@ -44,11 +44,11 @@ Einsum = Annotated[
 ]
 Shape = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=SIZES", help="Of --expr: an input's shape, e.g. A=64,64."),
+    typer.Option(metavar="NAME=SIZES", help="With --expr: an input's shape, e.g. A=64,64."),
 ]
 Dtype = Annotated[
     list[str] | None,
-    typer.Option(metavar="TYPE|NAME=TYPE", help="Of --expr: the type of all tensors, or of one."),
+    typer.Option(metavar="TYPE|NAME=TYPE", help="With --expr: type of all tensors, or of one."),
 ]
 Set = Annotated[
     list[str] | None,
@@ -63,7 +63,7 @@ TUNING = "autosched-1"  # of features.sets, which takes too long to import here
 Trust = Annotated[bool, typer.Option("--trust", help="Run the Python files that the records name.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
 Share = Annotated[
-    bool, typer.Option("--share", help="Measure on a GPU on which other processes compute.")
+    bool, typer.Option("--share", help="Measure although other processes use the GPU.")
 ]
 Ray = Annotated[
     str | None,

@@ -51,11 +51,11 @@ def run(record: str, depth: int, *, serial: bool, keys: WorkloadKeys | None = No
     bare = without.bind(*arrays).time_ns(profile.calls) * 1e-9 / profile.calls
     plain("\n".join(_table(task, profile)))
     longer = profile.seconds / bare - 1
-    plain(f"a call without the clock takes {seconds_text(bare)}")
+    plain(f"a call without this timing takes {seconds_text(bare)}")
     if longer > _DISTURBED:
         warn(
-            f"note: reading the clock makes a call {longer:.0%} longer, above all in loops that "
-            "run often; a smaller --profile-depth reads it less"
+            f"note: the timing itself makes a call {longer:.0%} longer, mostly in loops that run "
+            "often; a smaller --profile-depth times fewer loops"
         )
     if any("in parallel(" in part.text for part in profile.parts):
         warn("note: nothing in a parallel loop is timed; --profile-serial runs it on one thread")

@@ -19,6 +19,7 @@ from ruamel.yaml.comments import CommentedMap
 from autosched.cli.config import Config, WorkloadSection
 from autosched.cli.yaml_file import parse_yaml, read_yaml
 from autosched.errors import ConfigError
+from autosched.words import shortened
 from autosched.workloads.source import SOURCES
 
 _MOST_BITS = 4096  # of an integer; Python refuses to print much longer ones
@@ -220,8 +221,7 @@ def _kind(value: Any, whole: bool = False) -> str:
         return "a very large number"
     if isinstance(value, float) and not math.isfinite(value):
         return {math.inf: ".inf", -math.inf: "-.inf"}.get(value, ".nan")
-    shown = repr(str(value) if isinstance(value, str) else value)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    shown = shortened(repr(str(value) if isinstance(value, str) else value), 80)
     return f"text {shown}" if isinstance(value, str) else shown
 
 

@@ -71,12 +71,12 @@ def convert(
     tell_unused(keys)
     if done.cold and to != "autosched":
         cold = count(done.cold, "record")
-        warn(f"note: {cold} timed with empty caches, which Ansor v0.6 cannot say")
+        warn(f"note: {cold} timed with empty caches, which the format of Ansor v0.6 cannot express")
     if done.rewritten and to != "autosched":
         rewritten = count(done.rewritten, "record")
         warn(
-            f"note: {rewritten} of layout_rewrite: insert-transform-stage; Ansor v0.6 says so of "
-            "every task for a CPU, and they are read as of none"
+            f"note: {rewritten} with layout_rewrite: insert-transform-stage, which Ansor v0.6 "
+            "writes for every CPU task; reading them back gives layout_rewrite: none"
         )
     warn(f"{count(done.records, 'record')} written to {called(output)}")
 

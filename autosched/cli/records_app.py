@@ -60,7 +60,7 @@ def top(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """The N best candidates of each task and machine, in the order in which they stand."""
+    """The N best candidates of each task and machine, the best first."""
     from autosched.cli import records_shown as command
 
     with trusting(trust):
@@ -73,10 +73,10 @@ def diff(
     b: Annotated[Path, typer.Argument(metavar="B", help="Record file of the same tasks.")],
     race: Annotated[
         bool,
-        typer.Option("--race", help="Rebuild the two bests of each task, time them here in turns."),
+        typer.Option("--race", help="Rebuild the best of A and B and time them here in turns."),
     ] = False,
     share: Annotated[
-        bool, typer.Option("--share", help="Race on a GPU on which other processes compute.")
+        bool, typer.Option("--share", help="Race although other processes use the GPU.")
     ] = False,
     workload: Workload = None,
     trust: Trust = False,
@@ -144,7 +144,7 @@ def convert(
     workload: Workload = None,
     force: Replace = False,
 ) -> None:
-    """Write records of an older schema, or Ansor v0.6 logs, anew; or an Ansor v0.6 log."""
+    """Rewrite records of an older schema, or convert from or to Ansor v0.6 logs."""
     from autosched.cli import records as command
 
     interrupts_raise()  # so that a half-written file is removed

@@ -139,7 +139,7 @@ def _verdict(found: Difference) -> str:
     if found.a.group.cache_flush != found.b.group.cache_flush:
         return "times are not comparable: one was taken with empty caches"
     if not found.apart:
-        return f"no clear difference: B takes {found.ratio:.2f} of A's time, the intervals meet"
+        return f"no clear difference: B takes {found.ratio:.2f} of A's time, the intervals overlap"
     if found.ratio < 1:
         return f"B's best is {a.seconds / b.seconds:.2f} times as fast as A's"
     return f"A's best is {found.ratio:.2f} times as fast as B's"

@@ -83,7 +83,7 @@ def _tell_layouts(task: Task, record: Record) -> None:
     for tensor in task.layout_free:
         change = changes.get(tensor.name)
         if change is None:
-            warn(f"note: {tensor.name} keeps its order: these loops do not determine another one")
+            warn(f"note: {tensor.name} keeps its order: these loops suggest no other")
         elif task.layout == LayoutOption.FOR_PRE_TRANSFORMED:
             warn(f"note: {change.text}, the order in which the kernel expects {change.name}")
         else:
@@ -190,7 +190,8 @@ def _is_gpu_code(form: str, task: Task) -> bool:
 def _for_arch(form: str, arch: str) -> Callable[[Task, Record], None]:
     """The function for `form` and `arch`. Raises ConfigError if the form is not generated code."""
     if form not in _OF_AN_ARCH:
-        raise ConfigError(f"--arch {arch}: --as {form} is for none; {', '.join(_OF_AN_ARCH)} are")
+        forms = ", ".join(_OF_AN_ARCH)
+        raise ConfigError(f"--arch {arch}: --as {form} does not depend on it; {forms} do")
     return partial(_OF_AN_ARCH[form], arch=arch)
 
 

@@ -247,7 +247,10 @@ def _default_path(configs: Sequence[Config]) -> Path:
 
 
 def _same_settings(configs: Sequence[Config], overrides: Overrides) -> None:
-    """Raise ConfigError unless all configurations share the settings that exist once per run."""
+    """Raise ConfigError unless all configurations share the settings that exist once per run.
+
+    These are the cost model, the section `measure`, the batch size, the time budget and the hosts.
+    """
     first = configs[0]
     shared = {"batch": "--set search.batch=16", "time_budget_s": "--time-budget"}
     if overrides.time_budget is not None:

@@ -58,8 +58,8 @@ def tune(
         bool,
         typer.Option(
             "--dry-run",
-            help="Sketches and sampled candidates (--trials of them) only; for cuda they are "
-            "compiled and checked.",
+            help="Measure nothing: show the sketches and sampled candidates (--trials of them); "
+            "for cuda also compile and check them.",
         ),
     ] = False,
     warm_start: Annotated[
@@ -83,8 +83,8 @@ def tune(
         str | None,
         typer.Option(
             metavar="FILE.py:NAME",
-            help="Several tasks: a function of the list of their best seconds to make small, in "
-            "place of the weighted sum.",
+            help="Several tasks: minimise this function of the list of their best times in "
+            "seconds, instead of the weighted sum.",
         ),
     ] = None,
     trust: Trust = False,
@@ -129,7 +129,9 @@ def lower(
     target: Target = None,
     record: Annotated[
         str | None,
-        typer.Option(help="FILE:N, the candidate to lower; default: no steps, for cuda one drawn."),
+        typer.Option(
+            help="FILE:N: the candidate to lower; default: no steps, for cuda a drawn one."
+        ),
     ] = None,
     print_after: Annotated[
         str | None, typer.Option(help="A pass name: print the TIR after it; or all, with times.")
@@ -148,12 +150,12 @@ def lower(
     ] = None,
     profile_depth: Annotated[
         int | None,
-        typer.Option(help="Of --profile: loops inside at most so many others (1) are timed."),
+        typer.Option(help="With --profile: time loops inside at most this many others (1)."),
     ] = None,
     profile_serial: Annotated[
         bool,
         typer.Option(
-            "--profile-serial", help="Of --profile: parallel loops on one thread, to look inside."
+            "--profile-serial", help="With --profile: run and time parallel loops on one thread."
         ),
     ] = False,
     workload: Workload = None,
@@ -176,7 +178,7 @@ def lower(
         return
     for given, name in ((profile_depth is not None, "depth"), (profile_serial, "serial")):
         if given:
-            raise ConfigError(f"--profile-{name} is about --profile FILE:N; add that")
+            raise ConfigError(f"--profile-{name} is only for --profile FILE:N; add that option")
     from autosched.cli.asked import Asked
 
     asked = Asked(config or (), expr, einsum, shape or (), dtype or (), settings or ())

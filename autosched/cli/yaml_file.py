@@ -46,8 +46,8 @@ def read_yaml(path: Path) -> Any:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise ConfigError(
-                f"cannot read the configuration file {path}: it has more than "
-                f"{MOST_BYTES >> 20} MiB, no configuration has"
+                f"cannot read the configuration file {path}: expected at most "
+                f"{MOST_BYTES >> 20} MiB, which is more than any configuration needs"
             )
         text = data.decode()
     except FileNotFoundError as error:
@@ -88,21 +88,21 @@ def _check_size(place: Callable[[int], str], text: str) -> None:
         where = place(event.start_mark.line + 1)
         if isinstance(event, AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_):
-                raise ConfigError(f"{where}: *{event.anchor:.40} stands inside of itself")
+                raise ConfigError(
+                    f"{where}: the alias *{event.anchor:.40} is inside of what it stands for"
+                )
             values += finished.get(event.anchor, 1)
         elif isinstance(event, NodeEvent):
             values += 1
         if values > MOST_VALUES:
             raise ConfigError(
-                f"{where}: more than {MOST_VALUES} values, aliases counted for what they stand "
-                "for; no configuration has"
+                f"{where}: expected at most {MOST_VALUES} values; an alias counts as all the "
+                "values that it stands for"
             )
         if isinstance(event, CollectionStartEvent):
             open_.append((event.anchor, values - 1))
             if len(open_) > DEEPEST:
-                raise ConfigError(
-                    f"{where}: nested more than {DEEPEST} levels deep, no configuration is"
-                )
+                raise ConfigError(f"{where}: expected values nested at most {DEEPEST} levels deep")
         elif isinstance(event, CollectionEndEvent):
             anchor, before = open_.pop()
             if anchor is not None:

@@ -63,8 +63,8 @@ class Launch:
     dynamic_shared: int
 
 
-def emit_cuda(kernels: Sequence[PrimFunc], debug: bool = False) -> CudaSource:
-    """The source of the device functions `kernels`; with `debug`, assertions trap.
+def emit_cuda(kernels: Sequence[PrimFunc]) -> CudaSource:
+    """The source of the device functions `kernels`, without their assertions.
 
     Raises CompileError for code that has no meaning on a GPU and for launches beyond its limits.
     """
@@ -73,7 +73,7 @@ def emit_cuda(kernels: Sequence[PrimFunc], debug: bool = False) -> CudaSource:
     parts: set[str] = set()
     deciding = deciding_variables(*(kernel.body for kernel in kernels))
     for kernel in kernels:
-        writer = _written(kernel, deciding, debug)
+        writer = _written(kernel, deciding)
         parts |= writer.parts
         lines += ["", *writer.lines]
         origins += ["", *writer.origins]
@@ -91,7 +91,7 @@ def launch_of(kernel: PrimFunc) -> Launch:
     for s in stmts(kernel.body):
         if isinstance(s, Allocate) and s.buffer_var.scope in shared:
             count = math.prod(e.value for e in s.extents if isinstance(e, IntImm))
-            shared[s.buffer_var.scope] += count * s.dtype.bytes * s.dtype.lanes
+            shared[s.buffer_var.scope] += count * s.dtype.value_bytes
     grid = tuple(extents.get(tag, 1) for tag in _BLOCKS)
     block = tuple(extents.get(tag, 1) for tag in _THREADS)
     if math.prod(block) > _MOST_THREADS:
@@ -116,7 +116,7 @@ def _extents(kernel: PrimFunc) -> dict[str, int]:
         tag = s.node.thread_tag or s.node.var.name
         where = f"{kernel.name}: the extent of {tag}"
         if tag not in _MOST:
-            raise CompileError(f"{kernel.name}: {tag} is no axis of a launch")
+            raise CompileError(f"{kernel.name}: {tag} is not an axis of a kernel launch")
         if not isinstance(s.value, IntImm):
             raise CompileError(f"{where} must be constant, found {s.value!r}")
         extent = s.value.value
@@ -125,17 +125,17 @@ def _extents(kernel: PrimFunc) -> dict[str, int]:
             raise CompileError(f"{where} is {extent}, {limits}", kind="illegal")
         if found.setdefault(tag, extent) != extent:
             raise CompileError(
-                f"{where} is {found[tag]} and {extent} in one kernel, and a launch has one; bind "
-                f"loops of one length to {tag} (split them by the same factor)"
+                f"{where} is {found[tag]} in one place and {extent} in another; bind only loops of "
+                f"the same length to {tag} (split them by the same factor)"
             )
     return found
 
 
-def _written(kernel: PrimFunc, deciding: frozenset[Var], debug: bool) -> Writer:
+def _written(kernel: PrimFunc, deciding: frozenset[Var]) -> Writer:
     check_symbol(kernel.name)
     launch = launch_of(kernel)
     tiles = bool(product_tiles(kernel.body))
-    w = Writer(HANDLERS, debug, _vector_pointers(kernel), tiles, deciding)
+    w = Writer(HANDLERS, _vector_pointers(kernel), tiles, deciding)
     if w.names.new(kernel.name) != kernel.name:
         raise CompileError(f"the kernel name {kernel.name!r} means something else in CUDA C")
     parameters, conversions = _parameters(w, kernel)

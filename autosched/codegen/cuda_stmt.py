@@ -69,7 +69,7 @@ def _attr(w: Writer, stmt: AttrStmt) -> None:
         w.values[stmt.node.var] = Text("0") if single else Text(f"(int){tag}", Level.UNARY)
     elif stmt.key == "virtual_thread" or stmt.key.startswith("pragma_"):
         raise CompileError(
-            f"the attribute {stmt.key} reached CUDA code generation, of {stmt.node!r}: run the "
+            f"the attribute {stmt.key} of {stmt.node!r} reached CUDA code generation: run the "
             "lowering passes first"
         )
     elif stmt.key not in _WITHOUT_MEANING:
@@ -154,7 +154,7 @@ def _allocate_const(w: Writer, stmt: AllocateConst) -> None:
     statement(w, stmt.body)
 
 
-def _declare(w: Writer, stmt: DeclBuffer) -> None:
+def _body(w: Writer, stmt: DeclBuffer | AssertStmt) -> None:
     statement(w, stmt.body)
 
 
@@ -196,12 +196,6 @@ def _if(w: Writer, stmt: IfThenElse) -> None:
             statement(w, stmt.else_case)
 
 
-def _assert(w: Writer, stmt: AssertStmt) -> None:
-    if w.debug:
-        w.line(f"if (!({w.text(stmt.condition)})) __trap();", "assert")
-    statement(w, stmt.body)
-
-
 def _while(w: Writer, stmt: While) -> None:
     with w.block(f"while ({w.text(stmt.condition)})", "while"):
         statement(w, stmt.body)
@@ -229,12 +223,12 @@ def _prefetch(w: Writer, stmt: Prefetch) -> None:
 _HANDLERS: dict[type[Stmt], Callable[..., None]] = {
     SeqStmt: _seq,
     AttrStmt: _attr,
-    DeclBuffer: _declare,
+    DeclBuffer: _body,
     LetStmt: _let,
     Evaluate: _evaluate,
     BufferStore: _store,
     IfThenElse: _if,
-    AssertStmt: _assert,
+    AssertStmt: _body,
     While: _while,
     For: _for,
     Prefetch: _prefetch,

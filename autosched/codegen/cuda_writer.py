@@ -58,12 +58,10 @@ class Writer:
     def __init__(
         self,
         handlers: Mapping[type[Expr], Handler],
-        debug: bool = False,
         vector_pointers: frozenset[Var] = frozenset(),
         multiplies_tiles: bool = False,
         deciding: frozenset[Var] = frozenset(),
     ) -> None:
-        self.debug = debug
         self.vector_pointers = vector_pointers  # vectors are loaded or stored through these
         self.multiplies_tiles = multiplies_tiles  # by wgmma, which reads shared memory itself
         self.may_fuse = True  # a product and a sum may be rounded once; off in operands of `jumps`

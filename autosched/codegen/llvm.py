@@ -135,11 +135,7 @@ def _attributes(buffer: Buffer | None, noalias: bool) -> str:
     if buffer.strides:
         return text
     size = math.prod(e.value if isinstance(e, IntImm) else 0 for e in buffer.shape)
-    return (
-        f"{text} dereferenceable({size * buffer.dtype.bytes * buffer.dtype.lanes})"
-        if size
-        else text
-    )
+    return f"{text} dereferenceable({size * buffer.dtype.value_bytes})" if size else text
 
 
 def check_symbol(name: str) -> None:

@@ -25,7 +25,7 @@ def guarded_load(b: FunctionBuilder, buffer: Buffer, pointer: str, lanes: int, m
     """Load consecutive elements in the lanes of `mask`; the other lanes are 0."""
 
     def load(first: int, count: int, own: str) -> str:
-        kind, name = _named(b, buffer, "load", count)
+        kind, name = _named(buffer, "load", count)
         b.module.declare(name, f"{kind} @(ptr, i32, <{count} x i1>, {kind})")
         where = _moved(b, buffer, pointer, first)
         return b.emit(
@@ -42,7 +42,7 @@ def guarded_store(
     """Store to consecutive elements in the lanes of `mask`."""
 
     def store(first: int, count: int, own: str) -> None:
-        kind, name = _named(b, buffer, "store", count)
+        kind, name = _named(buffer, "store", count)
         b.module.declare(name, f"void @({kind}, ptr, i32, <{count} x i1>)")
         part = _lanes(b, memory_type(buffer.dtype), lanes, stored, first, count)
         where = _moved(b, buffer, pointer, first)
@@ -58,7 +58,7 @@ def gather(b: FunctionBuilder, buffer: Buffer, pointers: str, lanes: int, mask: 
     """Load elements at any addresses in the lanes of `mask`, or in all; the other lanes are 0."""
 
     def load(first: int, count: int, own: str) -> str:
-        kind, name = _named(b, buffer, "gather", count)
+        kind, name = _named(buffer, "gather", count)
         b.module.declare(name, f"{kind} @(<{count} x ptr>, i32, <{count} x i1>, {kind})")
         where = _lanes(b, "ptr", lanes, pointers, first, count)
         return b.emit(
@@ -77,7 +77,7 @@ def scatter(
     """Store to elements at any addresses in the lanes of `mask`, or in all without a mask."""
 
     def store(first: int, count: int, own: str) -> None:
-        kind, name = _named(b, buffer, "scatter", count)
+        kind, name = _named(buffer, "scatter", count)
         b.module.declare(name, f"void @({kind}, <{count} x ptr>, i32, <{count} x i1>)")
         part = _lanes(b, memory_type(buffer.dtype), lanes, stored, first, count)
         where = _lanes(b, "ptr", lanes, pointers, first, count)
@@ -92,7 +92,7 @@ def scatter(
         _parts(b, lanes, mask, store)
 
 
-def _named(b: FunctionBuilder, buffer: Buffer, access: str, lanes: int) -> tuple[str, str]:
+def _named(buffer: Buffer, access: str, lanes: int) -> tuple[str, str]:
     """The type of `lanes` elements, and LLVM's masked intrinsic for this access to them."""
     dtype = buffer.dtype.with_lanes(lanes)
     elements = f"v{lanes}i8" if dtype.is_bool else suffix(dtype)

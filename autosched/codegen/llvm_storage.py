@@ -8,7 +8,6 @@ is only known at run time is made where it stands.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
@@ -52,20 +51,11 @@ ALLOC, FREE = "autosched_workspace_alloc", "autosched_workspace_free"
 OUT_OF_MEMORY = -1
 
 
-def constant_bytes(stmt: Allocate) -> int | None:
-    """The size of an allocation, or None when it is not constant."""
-    if not all(isinstance(e, IntImm) for e in stmt.extents):
-        return None
-    return math.prod(e.value for e in stmt.extents if isinstance(e, IntImm)) * (
-        stmt.dtype.bytes * stmt.dtype.lanes
-    )
-
-
 def prologue(b: FunctionBuilder, body: Stmt) -> None:
     """Allocates the memory of constant size that `body` needs outside of its parallel loops."""
     sizes: dict[Allocate, int] = {}
     for stmt in _allocations(body, b.inside_parallel):
-        size = constant_bytes(stmt)
+        size = stmt.constant_bytes
         if size is not None:
             sizes[stmt] = size
     addressed = b.module.addressed() if sizes else set()
@@ -140,7 +130,7 @@ def keep_registers(func: PrimFunc) -> PrimFunc:
 
 def _keep_registers(s: Stmt, addressed: set[Var]) -> Stmt:
     s = map_children(s, lambda child: _keep_registers(child, addressed))
-    size = constant_bytes(s) if isinstance(s, Allocate) else None
+    size = s.constant_bytes if isinstance(s, Allocate) else None
     if not isinstance(s, Allocate) or size is None:
         return s
     most = MOST_ON_STACK - 1 if s.buffer_var in addressed else REGISTER_BYTES
@@ -200,14 +190,16 @@ def _workspace_or_leave(b: FunctionBuilder, size: str) -> tuple[str, str]:
 def allocate(b: FunctionBuilder, stmt: Allocate, statement: StmtFn) -> None:
     """Writes the body of an allocation, and the allocation itself if its size is not constant."""
     if isinstance(stmt.condition, IntImm) and not stmt.condition.value:
-        raise CompileError(f"the allocation of {stmt.buffer_var.name} is never made")
+        raise CompileError(
+            f"the condition of the allocation of {stmt.buffer_var.name} is never true"
+        )
     if stmt.buffer_var in b.pointers:
         statement(b, stmt.body)
         return
     elements: Expr = const(1, int64)
     for extent in stmt.extents:
         elements = elements * cast(int64, extent)
-    size = b.value(elements * (stmt.dtype.bytes * stmt.dtype.lanes))
+    size = b.value(elements * stmt.dtype.value_bytes)
     b.at = b.inner
     pointer, slot = _workspace_or_leave(b, size)
     b.bind(stmt.buffer_var, pointer)

@@ -18,7 +18,7 @@ Accept = Callable[[Candidate], None]
 
 
 def nearest(wanted: Task, tuned: Sequence[Candidate], accept: Accept) -> Candidate:
-    """Adapt the steps of the nearest of `tuned` that is legal for `wanted`, as a candidate for it.
+    """A candidate for `wanted`: the adapted steps of the nearest of `tuned` that is legal for it.
 
     Shapes are near if their extents differ by small factors (`distance`). Raises ConfigError, with
     the reasons, if none is accepted.
@@ -73,8 +73,7 @@ def other_shape(task: Task, sizes: Mapping[str, int]) -> Task:
     args = workload.get("args")
     if not isinstance(args, dict):
         raise ConfigError(
-            f"{task.name} is no built-in operator with sizes by name, so no other shape of it can "
-            "be asked for"
+            f"{task.name} is not a built-in operator; only those can be built for other shapes"
         )
     unknown = [name for name in sizes if name not in args]
     if unknown:

@@ -15,6 +15,7 @@ from typing import Any
 
 from autosched.codegen.c_words import has_meaning
 from autosched.errors import CompileError, ScheduleError
+from autosched.runtime.artifact import ParamSpec
 from autosched.state.steps import Step
 from autosched.task import Task
 
@@ -151,6 +152,16 @@ def _sizes(task: Task) -> str:
 
 def _text(value: Any) -> str:
     return re.sub(r"\W+", "_", str(value), flags=re.ASCII).strip("_")
+
+
+def parameter(p: ParamSpec) -> dict[str, Any]:
+    """The description of an array argument for the JSON file of the export."""
+    shape = list(p.shape or ())
+    entry = {"name": p.name, "dtype": p.dtype, "shape": shape, "output": p.is_output}
+    if p.layout is not None:
+        dims = [list(d) for d in p.layout.dims]
+        entry["layout"] = {"shape": list(p.layout.shape), "dims": dims, "text": p.layout.text}
+    return entry
 
 
 def tools() -> dict[str, str]:

@@ -16,11 +16,11 @@ from autosched.codegen.llvm_compile import compile_object
 from autosched.errors import ConfigError
 from autosched.export.bundle import bundle
 from autosched.export.c_files import Function, cmake, example, header
-from autosched.export.candidate import Candidate, tools
+from autosched.export.candidate import Candidate, parameter, tools
 from autosched.export.cpu_features import Bit, needed, saved_registers
 from autosched.export.library_ir import Entry, Shapes, exported, library_ir
 from autosched.export.link import NO_LINKER, link, linker
-from autosched.runtime.artifact import CpuArtifact, ParamSpec
+from autosched.runtime.artifact import CpuArtifact
 from autosched.runtime.calling import constant_shape
 from autosched.target import Target, cpu_target
 from autosched.task import Task
@@ -76,14 +76,7 @@ def export_cpu(
     objects = {f"{name}_runtime.o": compile_object(own, _plain(target), "light")}
     objects |= {f"{name}_{symbol}.o": a.object_code for symbol, a in built.items()}
 
-    functions = [
-        Function(c.symbol, c.task.name, built[c.symbol].params, indices=_indices(c.task))
-        for c in candidates
-    ]
-    for shape in shapes:
-        params = built[shape.entries[0][0]].params
-        variants = tuple(tuple(map(tuple, extents)) for _, extents in shape.entries)
-        functions.append(Function(shape.symbol, f"{shape.symbol}, by shape", params, variants))
+    functions = _functions(candidates, shapes, built)
     library = f"lib{name}.so"
     threads = max(e.threads for e in entries)
     about = {
@@ -111,6 +104,21 @@ def export_cpu(
         (folder / file).write_text(text, encoding="utf-8")
     made, note = _linked(folder, library, objects, exported(name, entries, shapes))
     return [*made, *(folder / file for file in texts)], note
+
+
+def _functions(
+    candidates: Sequence[Candidate], shapes: Sequence[Shapes], built: Mapping[str, CpuArtifact]
+) -> list[Function]:
+    """The functions of the library: the kernels, then those that choose among them by shape."""
+    functions = [
+        Function(c.symbol, c.task.name, built[c.symbol].params, indices=_indices(c.task))
+        for c in candidates
+    ]
+    for shape in shapes:
+        params = built[shape.entries[0][0]].params
+        variants = tuple(tuple(map(tuple, extents)) for _, extents in shape.entries)
+        functions.append(Function(shape.symbol, f"{shape.symbol}, by shape", params, variants))
+    return functions
 
 
 def _indices(task: Task) -> dict[int, range]:
@@ -166,8 +174,8 @@ def _refuse_same_names(name: str, symbols: Sequence[str]) -> None:
     for symbol, often in Counter(symbols).items():
         if often > 1:
             raise ConfigError(
-                f"the library {name} has a function {symbol} of its own, and a kernel is called "
-                "so, too; give the library another name"
+                f"the library {name} defines {symbol} itself, and a kernel has the same name; give "
+                "the library another name"
             )
 
 
@@ -222,17 +230,7 @@ def _shapes(symbol: str, among: Sequence[str], built: Mapping[str, CpuArtifact])
 def _about(candidate: Candidate, artifact: CpuArtifact) -> dict[str, Any]:
     return {
         **candidate.about(),
-        "parameters": [_parameter(p) for p in artifact.params],
+        "parameters": [parameter(p) for p in artifact.params],
         "threads": _threads(artifact),
         "sha256": hashlib.sha256(artifact.object_code).hexdigest(),
     }
-
-
-def _parameter(p: ParamSpec) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "name": p.name, "dtype": p.dtype, "shape": list(p.shape or ()), "output": p.is_output
-    }  # fmt: skip
-    if p.layout is not None:
-        dims = [list(d) for d in p.layout.dims]
-        entry["layout"] = {"shape": list(p.layout.shape), "dims": dims, "text": p.layout.text}
-    return entry

@@ -13,7 +13,7 @@ from autosched.candidate import cuda_source_of_candidate
 from autosched.codegen.nvrtc import is_portable, load_nvrtc, nearest_arch
 from autosched.errors import CompileError
 from autosched.export.bundle import bundle
-from autosched.export.candidate import Candidate, tools
+from autosched.export.candidate import Candidate, parameter, tools
 from autosched.runtime.cuda_artifact import Alloc, CudaArtifact, Launch
 
 MODULES = (
@@ -84,7 +84,7 @@ def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]
     code = [*cubins.values(), *([ptx["file"]] if ptx else ())]
     return {
         **candidate.about(),
-        "parameters": _parameters(artifact),
+        "parameters": [parameter(p) for p in artifact.params],
         "source": f"{symbol}.cu",
         "cubins": cubins,
         "ptx": ptx,
@@ -110,13 +110,6 @@ def _source(candidate: Candidate, archs: Sequence[str]) -> CudaArtifact:
                 cuda_source_of_candidate(candidate.task, candidate.steps, target, candidate.symbol)
             )
     return found[0]
-
-
-def _parameters(artifact: CudaArtifact) -> list[dict[str, Any]]:
-    return [
-        {"name": p.name, "dtype": p.dtype, "shape": list(p.shape or ()), "output": p.is_output}
-        for p in artifact.params
-    ]
 
 
 def _launches(artifact: CudaArtifact) -> list[dict[str, Any]]:

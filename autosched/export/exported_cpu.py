@@ -285,8 +285,8 @@ def _functions_of(library: ctypes.CDLL, file: Path, about: Mapping[str, Any]) ->
     if build().decode() != about["build"]:
         # A process never loads a second library from the same path.
         raise ImportError(
-            f"{file} is of another build ({build().decode()}) than {_FILE.name} "
-            f"({about['build']}); where it was replaced, start Python anew"
+            f"{file} is from another build ({build().decode()}) than {_FILE.name} "
+            f"({about['build']}); if the files were just replaced, restart Python"
         )
     problem = getattr(library, f"{prefix}_problem")
     problem.restype = ctypes.c_char_p

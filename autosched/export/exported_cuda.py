@@ -71,7 +71,7 @@ def _code(entry: dict[str, Any], file: str) -> bytes:
     except OSError as error:
         raise ImportError(f"{_FILE.with_name(file)} cannot be read: {error}; {_AGAIN}") from error
     if hashlib.sha256(code).hexdigest() != entry["sha256"][file]:
-        raise ImportError(f"{_FILE.with_name(file)} is not that of {_FILE.name}; {_AGAIN}")
+        raise ImportError(f"{_FILE.with_name(file)} does not belong to {_FILE.name}; {_AGAIN}")
     return code
 
 

@@ -82,7 +82,7 @@ def library_ir(
     parts.append(text_ir("lib.build", build))
     parts.append(f"define ptr @{name}_build() {{\n  ret ptr @lib.build\n}}\n")
     parts += [_entry(name, entry) for entry in entries]
-    parts += [_dispatch(name, each, {e.symbol: e for e in entries}) for each in shapes]
+    parts += [_dispatch(each, {e.symbol: e for e in entries}) for each in shapes]
     return "\n".join(parts)
 
 
@@ -198,7 +198,7 @@ define i32 @{entry.symbol}({parameters}) {{
 """
 
 
-def _dispatch(name: str, shapes: Shapes, entries: Mapping[str, Entry]) -> str:
+def _dispatch(shapes: Shapes, entries: Mapping[str, Entry]) -> str:
     """A function that compares the extents of all arrays with those of each kernel in turn."""
     arrays = range(len(shapes.ranks))
     parameters = ", ".join(f"ptr %a{i}, ptr %e{i}" for i in arrays)

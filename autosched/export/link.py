@@ -28,7 +28,7 @@ def linker() -> list[str] | None:
         try:
             words = shlex.split(named)
         except ValueError as error:
-            problem = f"CC={named}: {str(error).lower()}; expected a command as a shell takes it"
+            problem = f"CC={named}: {str(error).lower()}; expected a command in shell syntax"
             raise CompileError(problem, kind="environment") from error
         if shutil.which(words[0]) is None:
             raise CompileError(f"CC={named}: {words[0]} was not found", kind="environment")

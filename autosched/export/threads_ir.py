@@ -1,10 +1,10 @@
 """LLVM assembly that starts the threads of the worker pool (`runtime/parallel_ir.py`).
 
-`void @lib.start_threads()` starts them once per process. Their number is `wanted`, limited to the
-processors that the process may use and to the quota of its container (`quota_ir.py`), or
-AUTOSCHED_NUM_THREADS. The threads block all signals and end with the process. A forked child has
-none of them and starts its own; it resets the state that other threads of its parent held or had
-begun to change.
+`void @lib.start_threads()` starts them once per process. Their number, with the calling thread, is
+AUTOSCHED_NUM_THREADS, or `wanted` limited to the processors that the process may use and to the
+quota of its container (`quota_ir.py`). The threads block all signals and end with the process. A
+forked child has none of them and starts its own; it resets the state that other threads of its
+parent held or had begun to change.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from autosched.nest.core import Core, Memory
+from autosched.nest.core import Memory
 from autosched.nest.memory_walk import walk
-from autosched.nest.piece import Piece
+from autosched.nest.piece import Piece, Tile
 from autosched.nest.register_tile import ENDLESS, TileProblem, cost, window_of
 from autosched.nest.total import total
 from autosched.nest.visits import visits
@@ -68,14 +68,14 @@ def least_moved(
     """
     remaining = iter(tiles)
     first = tuple(next(remaining))
-    if not _problem(first[0]).window:
+    if not _tile(first[0]).problem.window:
         return _least_moved(first, remaining, near, element)
     good, behind = [tuple(orders) for orders in remaining], [tuple(orders) for orders in near]
     best = _least_moved(first, good, behind, element)
     windows = [
         piece
         for piece in chain(first, *good, *behind)
-        if _inside(piece) == _inside(best) and _is_window(piece)
+        if _tile(piece).inside == _tile(best).inside and _is_window(piece)
     ]
     return _cheapest([best, *windows], element, _unrolled_cycles)[0]
 
@@ -86,7 +86,7 @@ def _least_moved(
     near: Iterable[Iterable[Piece]],
     element: int,
 ) -> Piece:
-    """The cheapest piece when no reduction is unrolled into a window."""
+    """The best piece when no reduction is unrolled into a window."""
     best, least = _cheapest(first, element)
     busy = _arithmetic(best)  # the first tile is the busiest: no other one needs fewer cycles
     worth = WORTH * busy
@@ -97,7 +97,7 @@ def _least_moved(
         piece, cycles = _cheapest(others, element)
         if cycles < limit:
             best, limit = piece, cycles
-    if 2 * best.lanes < _core(best).lanes(element):
+    if 2 * best.lanes < _tile(best).problem.core.lanes(element):
         return best
     most = _steps(best)
     fewer = [p for orders in near for p in orders if LEAST_STEPS <= _steps(p) < most]
@@ -108,42 +108,31 @@ def _least_moved(
     return best
 
 
-def _problem(piece: Piece) -> TileProblem:
-    assert piece.tile is not None
-    return piece.tile.problem
-
-
-def _inside(piece: Piece) -> tuple[int, ...]:
-    assert piece.tile is not None
-    return piece.tile.inside
+def _tile(piece: Piece) -> Tile:
+    assert piece.tile is not None  # all pieces here are parts of a reduction
+    return piece.tile
 
 
 def _is_window(piece: Piece) -> bool:
-    assert piece.tile is not None
-    return window_of(piece.tile.problem, piece.tile.chosen, _steps(piece)) is not None
-
-
-def _core(piece: Piece) -> Core:
-    assert piece.tile is not None
-    return piece.tile.problem.core
+    tile = _tile(piece)
+    return window_of(tile.problem, tile.chosen, _steps(piece)) is not None
 
 
 def _steps(piece: Piece) -> int:
     """The number of reduction steps between loading and storing the accumulators."""
-    assert piece.tile is not None
-    return math.prod([piece.nest.loops[k].extent for k in piece.tile.inside])
+    return math.prod([piece.nest.loops[k].extent for k in _tile(piece).inside])
 
 
 def _arithmetic(piece: Piece) -> float:
     """Cycles of all reduction steps, without accumulator loads and stores and memory traffic."""
-    assert piece.tile is not None
-    each = cost(_stepwise(piece.tile.problem), piece.tile.chosen, ENDLESS)
+    tile = _tile(piece)
+    each = cost(_stepwise(tile.problem), tile.chosen, ENDLESS)
     return each * piece.nest.iterations / piece.lanes
 
 
 def _cycles(piece: Piece, element: int) -> float:
     """Cycles of the piece, memory traffic included, without unrolling into a window."""
-    return _computed(piece, _stepwise(_problem(piece))) + _moved(piece, element)
+    return _computed(piece, _stepwise(_tile(piece).problem)) + _moved(piece, element)
 
 
 def _stepwise(problem: TileProblem) -> TileProblem:
@@ -152,7 +141,7 @@ def _stepwise(problem: TileProblem) -> TileProblem:
 
 def _unrolled_cycles(piece: Piece, element: int) -> float:
     """Cycles of the piece, memory traffic included, with a window where its tile becomes one."""
-    return _computed(piece, _problem(piece)) + _moved(piece, element)
+    return _computed(piece, _tile(piece).problem) + _moved(piece, element)
 
 
 def _cheapest(
@@ -162,10 +151,10 @@ def _cheapest(
 
 
 def _computed(piece: Piece, problem: TileProblem) -> float:
-    assert piece.tile is not None
     if problem.finish < HELD_CYCLES:
         problem = replace(problem, finish=HELD_CYCLES)
-    return cost(problem, piece.tile.chosen, _steps(piece)) * piece.nest.iterations / piece.lanes
+    each = cost(problem, _tile(piece).chosen, _steps(piece))
+    return each * piece.nest.iterations / piece.lanes
 
 
 def _moved(piece: Piece, element: int) -> float:

@@ -94,7 +94,7 @@ def _is_dealt(nest: LoopNest, fit: int) -> bool:
 
 
 def _widened(nest: LoopNest, fit: int) -> LoopNest | None:
-    """The nest with lanes from the loop whose stride is the current width; None if it has none."""
+    """The nest with lanes from the loop whose stride is the current width; None without any."""
     for k, loop in enumerate(nest.loops):
         if loop.stride == nest.width and loop.extent > 1:
             count = lanes_from(loop.extent, fit // nest.width)
@@ -174,7 +174,7 @@ def _split_at(nest: LoopNest, k: int, at: int) -> list[LoopNest]:
 
 
 def _folded(nest: LoopNest, fit: int) -> Iterator[LoopNest]:
-    """Yield nests with partial results in lanes; none where no reads are contiguous that way."""
+    """Yield nests with partial results in lanes; none where that would make a read gather."""
     scalar = _unlaned(nest)
     for k in range(len(scalar.loops) - 1, -1, -1):
         loop = scalar.loops[k]

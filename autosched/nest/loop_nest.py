@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 
@@ -95,8 +95,8 @@ class LoopNest:
 
     @property
     def scattered(self) -> bool:
-        """Whether the lanes are stored at a distance other than 1; the code generator leaves such a
-        nest unchanged."""
+        """Whether the lanes are stored at a distance other than 0 or 1; the code generator leaves
+        such a nest unchanged."""
         return self.own not in (0, 1)
 
     @property
@@ -140,12 +140,4 @@ def without_single_iterations(nest: LoopNest) -> LoopNest:
     if not single:
         return nest
     loops = tuple(loop for k, loop in enumerate(nest.loops) if k not in single)
-    return LoopNest(
-        loops,
-        nest.width,
-        nest.steps,
-        nest.own,
-        nest.apart,
-        nest.closed,
-        (*nest.moves, Drop(tuple(single))),
-    )
+    return replace(nest, loops=loops, moves=(*nest.moves, Drop(tuple(single))))

@@ -28,8 +28,8 @@ def around_accumulators(
     """Divide the loops at the positions `kept` into those outside the accumulators' lifetime and
     the reduction loops inside; both are positions.
 
-    The innermost run of reduction loops is inside. When it has fewer than `short` steps, the run
-    before it is, too, moved inside past the spatial loops in between.
+    The innermost run of reduction loops is inside. While the loops inside have fewer than `short`
+    steps, the next run outwards moves inside, too, past the spatial loops in between.
     """
     at = [loops[k] for k in kept]
     last = last_reduction(at)

@@ -25,7 +25,7 @@ from autosched.nest.register_tile import (
 from autosched.nest.window import shares
 
 WINDOW_LANES = 3
-"""The fewest lanes of a window. In a long piece of code, LLVM combines narrower statements to
+"""The fewest lanes of a window. In a long piece of code, LLVM combines narrower statements into
 vectors of its own, some with many shuffles."""
 
 
@@ -126,14 +126,10 @@ def _tiled(nest: LoopNest, fit: int, core: Core, element: int, weight: float) ->
     if not nest.folded and (nest.width <= fit or chunks > 1):
         problem = _with_window(problem, nest, tiled, nest.width // chunks)
     good, near = (
-        [_orders(nest, chunks, tiled, problem, tile) for tile in tiles] for tiles in _tiles(problem)
+        [_orders(nest, chunks, tiled, problem, tile) for tile in tiles]
+        for tiles in good_and_near_tiles(problem)
     )
     return least_moved(good, near, element)
-
-
-@lru_cache(maxsize=20_000)
-def _tiles(problem: TileProblem) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    return good_and_near_tiles(problem)
 
 
 def _orders(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import nsmallest
 from typing import Any, overload
 
@@ -102,8 +103,8 @@ def parts_of(problem: TileProblem, accumulators: int | Array) -> float | Array:
     """The number of partial results of each accumulator, for steps that take turns at them.
 
     Each step of one accumulator waits for the one before. A core that starts two steps a cycle,
-    with a latency of four cycles, needs eight independent ones. Lanes that are folded at the end
-    may as well be more lanes.
+    with a latency of four cycles, needs eight independent ones. Where lanes are folded at the end,
+    partial results are just more lanes to fold.
     """
     return largest(1, -largest(-(MOST_PARTS // accumulators), -problem.most_parts))
 
@@ -161,7 +162,7 @@ def needs(
 def window_of(
     problem: TileProblem, tile: Sequence[int | Array], steps: int | Array
 ) -> Window | None:
-    """The window that a tile becomes when its accumulators live for `steps`; None if it is slower.
+    """The window of a tile whose accumulators live for `steps`; None without one, or if slower.
 
     A problem with a window takes numbers only, no arrays.
     """
@@ -208,24 +209,15 @@ def operand_registers(operands: Sequence[Operand], tile: Sequence[int | Array]) 
     return 1 + held - most, loads
 
 
-def choose_tile(problem: TileProblem) -> tuple[int, ...]:
-    """The tile with the fewest cycles per step; among equals the one with larger inner factors."""
-    return good_tiles(problem)[0]
-
-
-def good_tiles(problem: TileProblem) -> list[tuple[int, ...]]:
-    """A few tiles that keep the core about as busy as the best one, which comes first.
-
-    A tile has a factor for each tile loop. Among equals, tiles with larger inner factors come
-    first.
-    """
-    return good_and_near_tiles(problem)[0]
-
-
+@lru_cache(maxsize=20_000)
 def good_and_near_tiles(
     problem: TileProblem,
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """The good tiles, and a few that are nearly as good; each list has its best first."""
+    """The good tiles, and a few that are nearly as good; each list has its best first.
+
+    A tile has a factor for each tile loop. The best has the least `cost` in an endless reduction;
+    among equals, tiles with larger inner factors come first.
+    """
     points = max(1, min(problem.core.registers - 1, MAX_POINTS))  # an operand needs a register too
     keys = []
     for tile in _tiles(problem.extents, points):

@@ -20,7 +20,7 @@ class Visit(NamedTuple):
 
 
 def visits(piece: Piece, accesses: int) -> tuple[Visit, ...]:
-    """The loops of the piece, outermost first, lanes last, with strides of `accesses` accesses."""
+    """The loops of the piece, outermost first, lanes last; each has `accesses` strides."""
     nest = piece.nest
     if piece.tile is not None:
         return _tiled(nest, piece.tile, accesses)

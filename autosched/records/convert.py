@@ -6,15 +6,15 @@ from datetime import datetime
 from pathlib import Path
 
 from autosched import arguments
+from autosched.arguments import PathLike
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
 from autosched.measure import ansor_log
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.records.standings import Tell
-from autosched.records.writing import PathLike, RecordWriter, Written, require_records, writing
+from autosched.records.writing import RecordWriter, Written, require_records, writing
 from autosched.session.reading import tell_problems
-from autosched.user_warning import warn
+from autosched.user_warning import Tell, warn
 
 FORMATS = ("autosched", "ansor-v0.6")
 _INSERTED = LayoutOption.INSERT_TRANSFORM_STAGE.text

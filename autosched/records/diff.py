@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from autosched import arguments
+from autosched.arguments import PathLike
+from autosched.measure.records import target_of
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.standings import (
     Group,
     TaskEntry,
-    Tell,
     number_of,
     read_standings,
 )
 from autosched.records.top import Found, group_json, places_of
-from autosched.records.writing import PathLike
-from autosched.user_warning import warn
+from autosched.user_warning import Tell, warn
 from autosched.words import count, seconds_text
 
 _ABOUT = ("cpu", "cores", "memory_bytes", "system", "machine", "python")
@@ -164,15 +164,10 @@ def _by_computation(
         if key not in matched:
             parts = ("workload", "layout_rewrite", "inputs", "lowering")
             same = [task.entry.get(name) for name in parts]
-            target = [_target(task).get(name) for name in ("kind", "tf32")]
+            target = [target_of(task.entry).get(name) for name in ("kind", "tf32")]
             computation = json.dumps([*same, *target], sort_keys=True)
             found.setdefault(computation, []).append(key)
     return found
-
-
-def _target(task: TaskEntry) -> Mapping[str, Any]:
-    target = task.entry.get("target")
-    return target if isinstance(target, Mapping) else {}
 
 
 def _groups(a: TaskEntry, b: TaskEntry) -> tuple[Group, Group]:
@@ -250,7 +245,7 @@ def _packages(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed_target(a: Group, b: Group) -> dict[str, tuple[str, str]]:
-    one, other = _target(a.entry), _target(b.entry)
+    one, other = target_of(a.entry.entry), target_of(b.entry.entry)
     return {
         name: (str(one[name]), str(other[name]))
         for name in ("threads", "vector_bytes", "arch")

@@ -8,20 +8,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from autosched import arguments
+from autosched.arguments import PathLike
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.records.standings import Tell
 from autosched.records.writing import (
-    PathLike,
     RecordWriter,
     Written,
     require_records,
-    source_paths,
     writing,
 )
-from autosched.session.reading import each_once, tell_problems
-from autosched.user_warning import warn
+from autosched.session.reading import each_once, record_files, tell_problems
+from autosched.user_warning import Tell, warn
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
@@ -46,7 +44,7 @@ def merge(
     Raises ConfigError when a file cannot be read or holds records of a later schema, when `output`
     exists (unless `force`) or is one of the sources, or when there are no records.
     """
-    paths = each_once(source_paths(sources), warning)
+    paths = each_once(record_files("sources", sources), warning)
     target = arguments.file_path("output", output)
     with writing(target, paths, force=force) as file:
         writer = RecordWriter(file, once=True)

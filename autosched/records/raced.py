@@ -18,16 +18,15 @@ from autosched.measure.result import Failure, lower_quartile
 from autosched.measure.run_options import RunOptions
 from autosched.measure.steady import interval
 from autosched.records.diff import Difference, Differences
-from autosched.records.standings import Tell
 from autosched.records.top import Found
 from autosched.session.heats import VISITS, of_visits
 from autosched.session.this_cpu import for_this_cpu
 from autosched.session.this_gpu import for_this_gpu
 from autosched.task import Task
-from autosched.user_warning import warn
+from autosched.user_warning import Tell, warn
 from autosched.words import last_line, seconds_text
 
-_MOST, _FEWEST = 60, 12  # visits (turns) of each candidate
+_MOST, _FEWEST = 60, 12  # visits of each candidate
 _SECONDS = 5.0  # after which the fewest visits are enough
 _VISIT_SECONDS = 3e-3
 

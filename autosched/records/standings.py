@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,12 @@ from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.machine import Machine, Machines
 from autosched.records.ranking import Place, Ranking
+from autosched.records.writing import require_any
 from autosched.session.reading import each_once, tell_problems
 from autosched.task import Task
+from autosched.user_warning import Tell
 from autosched.words import count
 
-Tell = Callable[[str], None]
 _FINALISTS = 8  # fewest candidates kept: the winner of a race has an earlier record among them
 
 
@@ -199,11 +200,7 @@ def read_standings(
     found = Standings(most, times)
     for path in each_once(sources, warning):
         found.read(path, warning, keys)
-    if not found.records:
-        names = ", ".join(map(str, sources))
-        raise ConfigError(
-            f"{names}: no records; expected a file that `autosched tune` or Ansor v0.6 wrote"
-        )
+    require_any(sources, found.records)
     return found
 
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
+from autosched.arguments import PathLike
 from autosched.display.frame import measured
 from autosched.measure.records import LogContents, stream_log
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.needed import needed_for
 from autosched.records.machine import Machines
-from autosched.records.standings import TaskEntry, Tell
-from autosched.records.writing import PathLike, source_paths
-from autosched.session.reading import each_once, tell_problems
-from autosched.user_warning import warn
+from autosched.records.standings import TaskEntry
+from autosched.session.reading import each_once, record_files, tell_problems
+from autosched.user_warning import Tell, warn
 
 COLUMNS = (
     *("file", "record", "task", "key", "cpu", "here", "time", "round", "race", "cache_flush"),
@@ -58,7 +58,7 @@ def to_pandas(
     pandas = needed_for("to_pandas", "pandas", "pandas")
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     entries: dict[str, TaskEntry] = {}
-    for path in each_once(source_paths(sources), warning):
+    for path in each_once(record_files("sources", sources), warning):
         contents, machines = LogContents(), Machines()
         for index, record in enumerate(stream_log(path, contents, keys)):
             key = record.task["key"]

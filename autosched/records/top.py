@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched import arguments
+from autosched.arguments import PathLike
 from autosched.measure.steady import interval
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.ranking import Place
-from autosched.records.standings import Group, Tell, ranked, read_standings
-from autosched.records.writing import PathLike, source_paths
-from autosched.user_warning import warn
+from autosched.records.standings import Group, ranked, read_standings
+from autosched.session.reading import record_files
+from autosched.user_warning import Tell, warn
 from autosched.words import seconds_text
 
 
@@ -54,7 +55,7 @@ class Found:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The least and the most seconds per call, with 95% confidence."""
+        """The 95% confidence interval of `seconds`."""
         return interval(self.place.record.result.seconds)
 
     @property
@@ -99,7 +100,7 @@ def top(
     Raises ConfigError when a file cannot be read or there are no records.
     """
     most = arguments.integer("number", number, 1)
-    standings = read_standings(source_paths(sources), most, warning, keys)
+    standings = read_standings(record_files("sources", sources), most, warning, keys)
     groups = [group for task in standings.tasks.values() for group in task.ordered()]
     return [found for group in groups if (found := places_of(group, most))]
 
@@ -117,7 +118,7 @@ def best(
 
     Raises as `top`.
     """
-    standings = read_standings(source_paths(sources), 1, warning, keys)
+    standings = read_standings(record_files("sources", sources), 1, warning, keys)
     return [found for task in standings.tasks.values() if (found := best_of_task(task.ordered()))]
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autosched import arguments
+from autosched.arguments import PathLike
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
 from autosched.measure.standing import best_of, is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.ranking import Place
-from autosched.records.standings import Group, Standings, Tell, ranked
-from autosched.records.writing import PathLike, RecordWriter, Written, require_records, writing
-from autosched.user_warning import warn
+from autosched.records.standings import Group, Standings, ranked
+from autosched.records.writing import RecordWriter, Written, require_records, writing
+from autosched.user_warning import Tell, warn
 
 
 def trim(
@@ -73,4 +74,4 @@ def _with_first(group: Group, places: Sequence[Place]) -> list[Place]:
 
 
 def _best(found: Mapping[int, Record]) -> Record | None:
-    return best_of(record for _, record in sorted(found.items(), key=lambda item: item[0]))
+    return best_of(found[number] for number in sorted(found))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.measure.environment import fingerprint_hash
 from autosched.measure.records import LogContents, Record, head_lines, line_of, task_hash
 from autosched.output_file import FileKind, replacing, require_apart, require_replaceable
 
 Environments = Mapping[str, Mapping[str, Any]]
-PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +31,6 @@ class Written:
     cold: int = 0
     rewritten: int = 0
     files: int = 1
-
-
-def source_paths(sources: PathLike | Sequence[PathLike]) -> list[Path]:
-    """The paths of one file or of several. Raises ConfigError for anything else."""
-    if isinstance(sources, str | os.PathLike):
-        return [arguments.file_path("sources", sources)]
-    if not isinstance(sources, Sequence) or isinstance(sources, bytes) or not sources:
-        raise ConfigError(
-            f"sources: expected the path of a record file, or a list of them, "
-            f"{arguments.found(sources)}"
-        )
-    return [arguments.file_path(f"sources[{k}]", path) for k, path in enumerate(sources)]
 
 
 class RecordWriter:
@@ -135,6 +120,11 @@ def require_records(sources: Sequence[Path], contents: Sequence[LogContents], re
     for each in contents:
         if each.newer:
             raise ConfigError(f"{each.newer}; nothing was written")
+    require_any(sources, read)
+
+
+def require_any(sources: Sequence[Path], read: int) -> None:
+    """Raise ConfigError when no record was read from the files."""
     if not read:
         names = ", ".join(map(str, sources))
         raise ConfigError(

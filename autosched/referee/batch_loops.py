@@ -30,9 +30,10 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from autosched.tir import op
-from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
+from autosched.tir.expr import Call, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import is_pure
+from autosched.tir.kinds import direct_loads
 from autosched.tir.linear import combine, linear
 from autosched.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt
 from autosched.tir.substitute_stmt import substitute_stmt
@@ -142,7 +143,7 @@ def _independent(loops: Sequence[For], stores: Sequence[BufferStore]) -> bool:
     return all(
         e.buffer.data not in written or e.buffer.dtype is written[e.buffer.data].buffer.dtype
         for s in stores
-        for e in _loads(s)
+        for e in direct_loads(s)
     )
 
 
@@ -163,13 +164,6 @@ def _accesses(stores: Sequence[BufferStore], store: BufferStore) -> Iterator[Exp
     for s in stores:
         if s.buffer.data is store.buffer.data:
             yield s.indices[0]
-        for e in _loads(s):
+        for e in direct_loads(s):
             if e.buffer.data is store.buffer.data:
                 yield e.indices[0]
-
-
-def _loads(s: BufferStore) -> Iterator[BufferLoad]:
-    for direct in direct_exprs(s):
-        for e in pre_order(direct):
-            if isinstance(e, BufferLoad):
-                yield e

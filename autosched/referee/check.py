@@ -82,8 +82,9 @@ def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) 
 
     A candidate with one kernel runs on representative blocks of its real size. All blocks of a
     smaller problem run instead if that takes more than `seconds`, if there are several kernels, or
-    if it is not proved that blocks do not interfere. With 16-bit floats, all blocks of the real
-    problem run if time permits, because sums of few elements may cancel to mere rounding errors.
+    if it is not proved that blocks do not interfere. In the latter two cases, with 16-bit floats,
+    all blocks of the real problem run first, if time permits: sums of few elements may cancel to
+    mere rounding errors. They also run if nothing can be made smaller.
     Raises ScheduleError if the steps are illegal.
     """
     steps = tuple(steps)

@@ -20,11 +20,11 @@ from autosched.tir.expr import (
     StringImm,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import direct_loads
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, nop
 from autosched.tir.walk import (
     all_exprs,
-    direct_exprs,
     map_children,
     pre_order,
     rewrite_expr,
@@ -35,7 +35,7 @@ from autosched.tir.walk import (
 
 @dataclass(frozen=True)
 class Mutant:
-    """A function with one fault: its kind, the changed statement, and the buffers involved."""
+    """A function with one fault: its kind, the original statement, and the buffers involved."""
 
     kind: str
     stmt: Stmt
@@ -109,13 +109,7 @@ def _changes(s: Stmt) -> Iterator[tuple[str, Stmt, frozenset[str]]]:
         case IfThenElse(_, then, other):
             names = frozenset(
                 x.buffer.name for x in stmts(then) if isinstance(x, BufferStore)
-            ) | frozenset(
-                e.buffer.name
-                for x in stmts(then)
-                for direct in direct_exprs(x)
-                for e in pre_order(direct)
-                if isinstance(e, BufferLoad)
-            )
+            ) | frozenset(load.buffer.name for x in stmts(then) for load in direct_loads(x))
             if other is None:
                 yield "condition dropped", then, names
         case BufferStore():

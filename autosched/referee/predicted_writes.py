@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from autosched.tir import interp, op
-from autosched.tir.dtype import DType
-from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.interp_watch import Blocks, Watch
 from autosched.tir.stmt import (
@@ -80,7 +79,7 @@ def _kept(s: Stmt, outputs: Collection[str]) -> Stmt | None:
         if s.buffer.name not in outputs:
             return None
         _refuse_loads(s.indices)
-        return BufferStore(s.buffer, _zero(s.value.dtype), s.indices, s.predicate)
+        return BufferStore(s.buffer, op.const(0, s.value.dtype), s.indices, s.predicate)
     if isinstance(s, Evaluate):
         return None
     if isinstance(s, IfThenElse):
@@ -108,11 +107,6 @@ def _kept(s: Stmt, outputs: Collection[str]) -> Stmt | None:
     if isinstance(s, AssertStmt):
         return AssertStmt(s.condition, s.message, inside)
     return inside
-
-
-def _zero(dtype: DType) -> Expr:
-    zero = op.const(0.0 if dtype.is_float else 0, dtype.element)
-    return zero if dtype.lanes == 1 else Broadcast(zero, dtype.lanes)
 
 
 def _refuse_loads(exprs: Sequence[Expr]) -> None:

@@ -64,7 +64,7 @@ def _chain(strides: set[int], extent: int) -> list[int]:
 
 
 def _strides(functions: Iterable[PrimFunc]) -> dict[str, set[int]]:
-    """For each thread axis, the numbers that divide it, directly or in a chain of divisions."""
+    """For each thread axis, the divisors applied to it, directly or in a chain of divisions."""
     found: dict[str, set[int]] = {}
     for func in functions:
         tags: dict[Var, str] = {}

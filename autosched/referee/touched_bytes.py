@@ -92,7 +92,7 @@ class TouchedBytes:
         if key not in self._rest:
             self._rest[key] = self._rest_of(access, counted)
         low, high = self._rest[key]
-        size = access.dtype.bytes * access.dtype.lanes
+        size = access.dtype.value_bytes
         if (low, high) == _NOTHING_KNOWN:
             return Bytes(access.data, low, high)
         env = {var: np.asarray(value, np.int64) for var, value in values.items()}

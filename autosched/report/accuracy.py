@@ -91,7 +91,7 @@ def _round_of(trial: Trial) -> tuple[str, str]:
 
 
 def accuracy(found: Guesses) -> Chart:
-    """The chart, by round, of the shares of pairs ordered and of the fastest eight foreseen."""
+    """The chart by round: shares of pairs in the right order and of the fastest eight foreseen."""
     if not found.rounds:
         return Chart("accuracy", _ACCURACY, found.why_none)
     points: list[_Point] = []
@@ -110,7 +110,7 @@ def accuracy(found: Guesses) -> Chart:
     recalls = [(place, share) for place, _, share in means]
     traces = [
         _line("pairs in the right order", "@best", "circle", "solid", orders),
-        _line("fastest 8 foreseen", "@second", "diamond", "dash", recalls),
+        _line("fastest 8 predicted", "@second", "diamond", "dash", recalls),
         {
             "type": "scatter",
             "mode": "lines",
@@ -165,8 +165,7 @@ def predicted(found: Guesses) -> Chart:
     fair = [g for batch in found.rounds for g in batch if g.known < inf and g.trial.valid]
     if not fair:
         why = found.why_none or (
-            "There is no candidate with a time, a prediction and a best before it that both are "
-            "relative to."
+            "No candidate has a time, a prediction and an earlier best to compare both with."
         )
         return Chart("predicted", _PREDICTED, why)
     drawn = thinned(fair)
@@ -206,8 +205,8 @@ def predicted(found: Guesses) -> Chart:
     by = "" if found.recorded else ", by the model trained for this page"
     caption = (
         f"Throughput as a share of the best known before the candidate's round{by}: above the "
-        "line it was faster than foreseen."
+        "line it was faster than predicted."
     )
     if len(fair) > MOST_POINTS:
-        caption += f" {len(drawn):,} of {len(fair):,} candidates are drawn, at even distances."
+        caption += f" {len(drawn):,} of {len(fair):,} candidates are drawn, evenly spaced."
     return Chart("predicted", _PREDICTED, caption, traces, layout)

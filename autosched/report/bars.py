@@ -43,7 +43,7 @@ def features_that_matter(run: Run, learned: Learned) -> Chart:
     except AutoschedError as error:
         return Chart("importance", title, f"No model is trained for this chart: {error}.")
     if not shares:
-        said = "The model found nothing by which the candidates differ."
+        said = "The model found no difference between the candidates."
         return Chart("importance", title, said)
     if len(shares) > _MOST_GROUPS:
         rest = shares[_MOST_GROUPS - 1 :]
@@ -55,7 +55,7 @@ def features_that_matter(run: Run, learned: Learned) -> Chart:
         for share in shares
     ]
     caption = (
-        f"Each group's part of what splits of the trees gained, in a model trained on "
+        f"Each group's share of the gain of all splits of the trees, in a model trained on "
         f"{len(learned.rows)} of the recorded candidates (the run's own is not recorded)."
     )
     values = [share.share for share in shares]

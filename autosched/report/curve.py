@@ -9,7 +9,7 @@ from typing import Any
 from autosched.measure.standing import is_race
 from autosched.report.chart import MOST_POINTS, Chart, axis, number, shown, thinned, time_text
 from autosched.report.runs import Run, Trial
-from autosched.words import count
+from autosched.words import count, shortened
 
 _FAILURES = 250
 _MANY = 500  # marks, beyond which they are small
@@ -59,7 +59,7 @@ def curve(run: Run) -> Chart:
     if len(valid) > MOST_POINTS or len(failed) > _FAILURES:
         caption += (
             f" {len(drawn):,} of {len(valid):,} trials and {len(crosses):,} of {len(failed):,} "
-            "failures are drawn, at even distances."
+            "failures are drawn, evenly spaced."
         )
     return Chart("curve", "Tuning curve", caption, traces, layout, 380, wide=True)
 
@@ -206,11 +206,12 @@ def _labels(runs: Sequence[Run], *, alike: bool) -> list[str]:
     Equal labels get the machine and the way of timing as well.
     """
     labels = [
-        _file(run, 40) if alike else f"{_short(run.name, 24)} · {_file(run, 20)}" for run in runs
+        _file(run, 40) if alike else f"{shortened(run.name, 24, '…')} · {_file(run, 20)}"
+        for run in runs
     ]
     number = Counter(labels)
     return [
-        label if number[label] == 1 else f"{label} · {_short(run.machine, 24)}{_timed(run)}"
+        label if number[label] == 1 else f"{label} · {shortened(run.machine, 24, '…')}{_timed(run)}"
         for run, label in zip(runs, labels, strict=True)
     ]
 
@@ -218,16 +219,12 @@ def _labels(runs: Sequence[Run], *, alike: bool) -> list[str]:
 def _file(run: Run, most: int) -> str:
     """The file name of a run, or the end of its path where that tells files of one name apart."""
     if run.file == run.source.name or len(run.file) <= most:
-        return _short(run.file, most)
+        return shortened(run.file, most, "…")
     return "…" + run.file[1 - most :]
 
 
 def _timed(run: Run) -> str:
     return ", empty caches" if run.flush else ""
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def rate_text(run: Run, seconds: float) -> str:

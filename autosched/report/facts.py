@@ -13,7 +13,7 @@ from autosched.report.chart import number, percent, time_text
 from autosched.report.curve import rate_text
 from autosched.report.roofline import Roof
 from autosched.report.runs import Run
-from autosched.words import count
+from autosched.words import count, shortened
 
 _NAMES = {"memory_bytes": "Memory", "cpu": "CPU", "cuda": "CUDA", "gpus": "GPUs"}
 _SLOWER = 1.15  # worth a remark in a race: the times of steady kernels repeat within a few percent
@@ -92,7 +92,7 @@ def remarks(run: Run) -> list[str]:
             )
     if scatter(best.result.seconds) > DISTURBED:
         found.append(
-            f"Its repeats scatter by a factor of {number(scatter(best.result.seconds))}: other "
+            f"Its repeats differ by a factor of {number(scatter(best.result.seconds))}: other "
             "programs used the cores, or their clock changed."
         )
     if best.result.cache_flush:
@@ -140,7 +140,7 @@ def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         name = _NAMES.get(key, key[:40].replace("_", " ").capitalize())
         is_size = key == "memory_bytes" and type(value) is int and 0 <= value < _MOST_BYTES
         text = _size(value) if is_size else _value(value)
-        rows.append((name, text if len(text) <= _LONG else text[: _LONG - 1] + "…"))
+        rows.append((name, shortened(text, _LONG, "…")))
     return rows
 
 

@@ -58,7 +58,7 @@ def learn_again(run: Run) -> Learned:
 
 
 def importance(learned: Learned) -> list[Share]:
-    """The groups of features by which a model trained on these trials gains, the most first."""
+    """The groups of features by the gain of their splits in a model of these trials."""
     model = _trained(learned.trials, learned.rows)
     gains = model.gains()
     total = sum(gains.values())

@@ -168,9 +168,9 @@ def _caption(run: Run, roof: Roof | None, intensity: float, reached: float, why_
     said = f"{where}; peak and bandwidths are {how}."
     if reached > roof.peak:
         said += (
-            " The best is above the peak: that was measured too low, as when other programs run, "
-            "or operations are saved."
+            " The best is above the peak: that was measured too low (other programs ran), or the "
+            "kernel saves operations."
         )
     if all(level.level != "memory" for level in roof.bandwidths):
-        said += " Memory is not measured: a quarter of what is free is not beyond the caches."
+        said += " Memory is not measured: a quarter of the free memory fits the caches."
     return said

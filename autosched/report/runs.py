@@ -17,10 +17,11 @@ from autosched.measure.records import LogContents, Record, task_hash
 from autosched.measure.standing import is_race, takes_over
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
-from autosched.session.reading import Tell, each_once, read_records
+from autosched.session.reading import each_once, read_records
 from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name
 from autosched.session.this_gpu import is_of_this_machine
 from autosched.task import Task
+from autosched.user_warning import Tell
 from autosched.workloads.workload import shape_of
 
 _MOST = 1e9  # limit of scores and seconds: hostile files hold numbers beyond any float
@@ -132,8 +133,8 @@ def read_runs(
         run.file = run.source.name if names[run.source.name] == 1 else str(run.source)
     if not runs:
         raise ConfigError(
-            f"{', '.join(map(str, paths))}: no record is believed, so there is nothing to report; "
-            "expected times that a kernel can have"
+            f"{', '.join(map(str, paths))}: every recorded time is impossible for a kernel, so "
+            "there is nothing to report"
         )
     return runs, skipped
 
@@ -186,7 +187,7 @@ def _add(
 
 
 def _has_time(run: Run, record: Record) -> bool:
-    """Whether a trial has a time of the record's candidate: it has none if its line is damaged."""
+    """Whether a trial times the record's candidate; not if its line was damaged or deleted."""
     return any(trial.valid and trial.record.steps == record.steps for trial in run.trials)
 
 

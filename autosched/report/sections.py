@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from autosched.measure.failure_groups import FailureGroup
-from autosched.measure.result import short
 from autosched.report.accuracy import accuracy, guesses, predicted
 from autosched.report.bars import failures, features_that_matter, time_spent
 from autosched.report.candidate import Code, code_of
@@ -16,7 +15,7 @@ from autosched.report.facts import Figure, environment, figures, remarks
 from autosched.report.hindsight import learn_again
 from autosched.report.roofline import Roof, roofline
 from autosched.report.runs import Run
-from autosched.words import count
+from autosched.words import count, shortened
 
 _MESSAGE = 2000  # characters of an example's message
 _EXAMPLES = 12
@@ -116,11 +115,9 @@ def _why_no_roof(run: Run, measure: Measure | None) -> str:
 
 def _example(group: FailureGroup) -> Example:
     failure = group.failure
-    message = failure.message.strip() or "no message"
-    if len(message) > _MESSAGE:
-        message = message[:_MESSAGE] + "…"
-    kind = f"{failure.stage} {failure.kind}"
-    return Example(kind if len(kind) <= 60 else short(kind), group.records, group.index, message)
+    kind = shortened(f"{failure.stage} {failure.kind}", 60)
+    message = shortened(failure.message.strip() or "no message", _MESSAGE, "…")
+    return Example(kind, group.records, group.index, message)
 
 
 def row(run: Run) -> Row:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from autosched import arguments
+from autosched.arguments import PathLike
 from autosched.errors import ConfigError
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.output_file import FileKind, replacing, require_apart, require_replaceable
@@ -15,11 +15,10 @@ from autosched.report.page import Page, html_of, require_extra
 from autosched.report.roofline import measured_roof
 from autosched.report.runs import read_runs
 from autosched.report.sections import row, section, summary
-from autosched.session.reading import Tell
-from autosched.user_warning import warn
+from autosched.session.reading import record_files
+from autosched.user_warning import Tell, warn
 from autosched.words import count
 
-PathLike = str | os.PathLike[str]
 _MOST_SECTIONS = 24  # pages stay small; the table has all runs
 _MOST_ROWS = 500
 
@@ -48,11 +47,7 @@ def write_report(
         ConfigError: a file cannot be read or written or holds no records, an argument is wrong, or
             the extra `report` (plotly and jinja2) is not installed.
     """
-    several = isinstance(records, list | tuple)
-    paths = [
-        arguments.file_path(f"records[{k}]" if several else "records", each)
-        for k, each in enumerate(records if isinstance(records, list | tuple) else [records])
-    ]
+    paths = record_files("records", records)
     output = arguments.file_path("path", path)
     write(paths, output, warn, measure=arguments.flag("measure", measure))
     return output
@@ -69,8 +64,6 @@ def write(
 ) -> Page:
     """As `write_report`; returns the contents of the page."""
     require_extra()
-    if not paths:
-        raise ConfigError("records: expected at least one record file, found none")
     require_apart([("the report", output)], [("a record file", path) for path in paths])
     require_replaceable(output, FileKind.REPORT, overwrite=overwrite)
     page = page_of(paths, warning, measure=measure, keys=keys)

@@ -194,7 +194,7 @@ def _check_solvable(params: tuple[ParamSpec, ...], given: set[str]) -> None:
         size, dimension = found
         where = next(name for d, name in dimensions if d == dimension)
         raise CompileError(
-            f"the size {size} cannot be told from the dimension {dimension} of {where}; make "
+            f"the size {size} cannot be computed from the dimension {dimension} of {where}; make "
             f"{size} an argument of the function, or a dimension of one of its arrays"
         )
 

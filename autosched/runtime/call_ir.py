@@ -32,9 +32,8 @@ the table's 8-byte words.
 
 from __future__ import annotations
 
+from autosched.runtime.quick_call import UNFIT
 from autosched.runtime.tensor_ir import TENSOR_IR
-
-UNFIT = -2
 
 _NUMPY_IR = """
 define private i1 @call.same_extents(ptr %array, ptr %dims, i64 %rank) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -75,10 +75,27 @@ def register_extern(name: str, function: Any) -> None:
     _externs[name] = function
 
 
-def extern_addresses() -> dict[str, int]:
-    """The addresses of the functions of `register_extern`, by name."""
-    pairs = {n: ctypes.cast(f, ctypes.c_void_p).value for n, f in _externs.items()}
-    return {name: address for name, address in pairs.items() if address is not None}
+def callable_addresses(
+    caller: str, externs: Sequence[str], functions: Iterable[tuple[str, Any]] = ()
+) -> dict[str, int]:
+    """The addresses of what loaded code may call, by name.
+
+    These are the runtime's functions, those of `register_extern`, and `functions`. Raises
+    MeasureError (stage load) if one of `externs`, which `caller` calls, is missing.
+    """
+    found = kernel_imports()
+    for name, function in (*_externs.items(), *functions):
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        if address is not None:
+            found[name] = address
+    for name in externs:
+        if name not in found and not has_symbol(name):
+            raise MeasureError(
+                f"{caller} calls the function {name!r}, which is not in this process; "
+                "register it with autosched.runtime.cpu.register_extern before loading",
+                stage="load",
+            )
+    return found
 
 
 class BoundKernel:
@@ -138,14 +155,7 @@ class CpuKernel:
     ) -> None:
         self.artifact = artifact
         self._threads = threads
-        imports = {**kernel_imports(), **extern_addresses()}
-        for name in artifact.externs:
-            if name not in imports and not has_symbol(name):
-                raise MeasureError(
-                    f"{artifact.symbol} calls the function {name!r}, which is not in this process; "
-                    "register it with autosched.runtime.cpu.register_extern before loading",
-                    stage="load",
-                )
+        imports = callable_addresses(artifact.symbol, artifact.externs)
         self._parallel = artifact.parallel
         self._library = load_object(artifact.object_code, [artifact.symbol, *symbols], imports)
         self.raw_pointer = self._library.addresses[artifact.symbol]

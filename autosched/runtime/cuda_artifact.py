@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from autosched.codegen.cuda import emit_cuda, launch_of, written_pointers
@@ -75,15 +74,9 @@ class CudaArtifact:
 
     def with_cubin(self, compiled: Compiled) -> CudaArtifact:
         """The artifact with the cubin for one more architecture."""
-        return CudaArtifact(
-            self.kernels,
-            self.plan,
-            self.params,
-            self.source,
-            self.statements,
-            {**self.cubins, compiled.arch: compiled.cubin},
-            {**self.resources, compiled.arch: compiled.resources},
-        )
+        cubins = {**self.cubins, compiled.arch: compiled.cubin}
+        resources = {**self.resources, compiled.arch: compiled.resources}
+        return replace(self, cubins=cubins, resources=resources)
 
     def to_bytes(self) -> bytes:
         """Serialise to bytes."""
@@ -188,8 +181,8 @@ class _Plan:
                 )
 
     def _allocate(self, s: Allocate) -> None:
-        extents = [e.value for e in s.extents if isinstance(e, IntImm)]
-        if len(extents) != len(s.extents):
+        size = s.constant_bytes
+        if size is None:
             raise CompileError(f"the size of {s.buffer_var.name} must be constant: {s.extents!r}")
         name = base = s.buffer_var.name
         count = 0
@@ -197,7 +190,6 @@ class _Plan:
             count += 1
             name = f"{base}_{count}"
         self.names[s.buffer_var] = name
-        size = math.prod(extents) * s.dtype.bytes * s.dtype.lanes
         self.steps.append(Alloc(name, size))
 
     def _launch(self, call: Call) -> None:

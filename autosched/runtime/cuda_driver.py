@@ -31,12 +31,12 @@ def driver_version() -> tuple[int, int] | None:
     return version.value // 1000, version.value % 1000 // 10
 
 
-def gpu_name(device: int = 0) -> str | None:
-    """The driver's name of a GPU, e.g. NVIDIA H200; None without a driver or that GPU."""
+def gpu_name() -> str | None:
+    """The driver's name of the first GPU, e.g. NVIDIA H200; None without a driver or a GPU."""
     name = ctypes.create_string_buffer(256)
     try:
         library = ctypes.CDLL(LIBRARY)
-        if library.cuInit(0) or library.cuDeviceGetName(name, len(name), device):
+        if library.cuInit(0) or library.cuDeviceGetName(name, len(name), 0):
             return None
     except (OSError, AttributeError):  # no driver, or another library of that name
         return None

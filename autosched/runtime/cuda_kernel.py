@@ -27,12 +27,6 @@ def open_driver() -> Driver:
     return OurDriver()
 
 
-def arch_here(driver: Driver, device: int = 0) -> str:
-    """The architecture of a GPU, such as sm_90."""
-    major, minor = driver.capability(device)
-    return f"sm_{major}{minor}"
-
-
 def load_cuda(artifact: CudaArtifact, name: str, driver: Driver | None = None) -> GpuKernel:
     """The kernel of `artifact`. Code is loaded at the first call, in the context of its arrays.
 

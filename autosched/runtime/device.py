@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from autosched.target import arch_of
+
 Handle = Any  # of a module, kernel or event; only its device knows its type
 
 
@@ -44,7 +46,7 @@ class DeviceFacts:
     @property
     def arch(self) -> str:
         """The architecture for which code is made, such as sm_90."""
-        return f"sm_{self.capability[0]}{self.capability[1]}"
+        return arch_of(self.capability)
 
 
 @dataclass(frozen=True, slots=True)

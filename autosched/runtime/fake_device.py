@@ -38,7 +38,6 @@ FACTS = DeviceFacts(
     runtime="fake",
 )
 QUEUE = 1000  # launches behind a closed gate; with more, a real driver blocks the caller
-WRONGS = ("", "value", "nothing", "later", "guard", "input")
 _LAUNCH_SECONDS = 5e-6  # host time of a launch, hidden behind a gate
 _USES = KernelFacts(registers=32, local_bytes=0, shared_bytes=0, max_threads=1024)
 

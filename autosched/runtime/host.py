@@ -19,8 +19,8 @@ from autosched.codegen.llvm_storage import keep_registers
 from autosched.errors import MeasureError
 from autosched.runtime.array_checks import MASKED
 from autosched.runtime.artifact import written
-from autosched.runtime.cpu import extern_addresses
-from autosched.runtime.native import has_symbol, kernel_imports, load_object
+from autosched.runtime.cpu import callable_addresses
+from autosched.runtime.native import load_object
 from autosched.runtime.packed import ERRORS, pack, runtime_functions, unpack
 from autosched.runtime.parallel import ensure_pool
 from autosched.target import Target
@@ -287,16 +287,8 @@ def load_host(artifact: HostArtifact) -> HostModule:
 
     Raises MeasureError (stage load) when a C function that they call is missing.
     """
-    imports = {**kernel_imports(), **extern_addresses()}
-    for name, function in runtime_functions().items():
-        imports[name] = int(ctypes.cast(function, ctypes.c_void_p).value or 0)
-    for name in artifact.externs:
-        if name not in imports and not has_symbol(name):
-            raise MeasureError(
-                f"a host function calls the function {name!r}, which is not in this process; "
-                "register it with autosched.runtime.cpu.register_extern before loading",
-                stage="load",
-            )
+    functions = runtime_functions().items()
+    imports = callable_addresses("a host function", artifact.externs, functions)
     library = load_object(artifact.object_code, list(artifact.functions), imports)
     module = HostModule(artifact, {}, library)
     for name, address in library.addresses.items():

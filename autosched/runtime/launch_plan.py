@@ -96,7 +96,10 @@ def cubin_for(artifact: CudaArtifact, arch: str) -> bytes:
 
 
 def _require_block(kernel: Kernel, facts: DeviceFacts) -> None:
-    shared = kernel.static_shared + kernel.dynamic_shared
+    _require_shared(kernel, kernel.static_shared + kernel.dynamic_shared, facts)
+
+
+def _require_shared(kernel: Kernel, shared: int, facts: DeviceFacts) -> None:
     if shared > facts.max_shared_per_block:
         raise _illegal(kernel, f"{shared} bytes of shared memory", facts.max_shared_per_block)
 
@@ -108,8 +111,7 @@ def _require_launch(kernel: Kernel, used: KernelFacts, facts: DeviceFacts) -> di
     if threads > most:
         raise _illegal(kernel, f"{threads} threads a block", most)
     shared = used.shared_bytes + kernel.dynamic_shared
-    if shared > facts.max_shared_per_block:
-        raise _illegal(kernel, f"{shared} bytes of shared memory", facts.max_shared_per_block)
+    _require_shared(kernel, shared, facts)
     held = occupancy(facts, used, threads, kernel.dynamic_shared)
     return {
         "registers": used.registers,

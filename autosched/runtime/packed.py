@@ -191,7 +191,7 @@ def register_workspace(
     workspace cannot be replaced.
     """
     if device_type == CPU:
-        raise ValueError("the workspace of the CPU is built in")
+        raise ValueError("the workspace of the CPU is built in and cannot be replaced")
     _workspaces[device_type] = alloc, free
 
 

@@ -40,19 +40,19 @@ class Again:
         most = max(map(scatter, both))
         hot = max((r.device or {}).get("throttled", 0) for r in (self.again, self.found))
         if hot:
-            return f"unreliable: heat or power held the GPU's clocks down in {hot} of its visits"
+            return f"unreliable: heat or power slowed the GPU's clocks in {hot} of its visits"
         if not 1 / _SAME <= self.ratio <= _SAME:
             why = f"it took {self.ratio:.2f} times as long at the end of the run"
         elif speeds is not None:
             why = f"its repeats have two speeds, one {speeds[1] / speeds[0]:.2f} times the other"
         elif most > DISTURBED:
-            why = f"its repeats scatter by a factor of {most:.2f}"
+            why = f"its repeats differ by a factor of {most:.2f}"
         else:
             return ""
         taken = max(r.disturbed for r in (self.again, self.found))
         if taken:
-            return f"unreliable: {why}; others had the cores in {taken} of its visits"
-        return f"unreliable: {why}; others use the cores, or their clock changes"
+            return f"unreliable: {why}; other programs used the cores in {taken} of its visits"
+        return f"unreliable: {why}; other programs use the cores, or their clock changes"
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object that --json prints."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.measure.plausible import ABOVE_PEAK, has_rate, least_of, least_operations
 from autosched.measure.records import Record
 from autosched.task import Task
+from autosched.user_warning import Tell
 from autosched.words import count
 
 if TYPE_CHECKING:  # commands that only read records do not load what measures
     from autosched.measure.measurer import Measurer
-
-Tell = Callable[[str], None]
 
 
 class Doubts:

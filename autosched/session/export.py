@@ -28,7 +28,7 @@ from autosched.measure.tolerance import tolerances
 from autosched.output_file import real_path
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
-from autosched.session.this_cpu import is_this_cpu
+from autosched.session.this_cpu import for_this_cpu, is_this_cpu
 from autosched.target import cpu_target, kind_of_triple
 from autosched.task import Task
 from autosched.words import count, last_line
@@ -131,7 +131,7 @@ def _require_no_file(folder: Path) -> None:
             return
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
-    raise ConfigError(f"cannot write to {folder}: {found} is no folder; give another")
+    raise ConfigError(f"cannot write to {folder}: {found} is not a folder; give another")
 
 
 def _candidates(records: Sequence[Record], notes: list[str]) -> list[Candidate]:
@@ -142,7 +142,7 @@ def _candidates(records: Sequence[Record], notes: list[str]) -> list[Candidate]:
         task = Task.from_json(record.task)
         if not task.target.is_gpu and not task.target.cpu:
             notes.append(f"{task.name}: its record names no CPU; built for this machine's")
-            task = replace(task, target=replace(cpu_target(), hardware=task.target.hardware))
+            task = for_this_cpu(task)
         seconds = record.result.cost if record.result.valid else None
         if record.result.failure is not None:
             notes.append(_failed(task, record.result.failure))
@@ -189,8 +189,8 @@ def _buildable(task: Task, notes: list[str]) -> Task:
     is_x86 = kind_of_triple(target.triple or here)[0] == "x86_64"
     if is_x86 and target.cpu not in _PLAIN_CPUS and not target.features:
         notes.append(
-            f"{task.name}: its record names no features of {target.cpu}, so the library asks no "
-            "CPU for them: where they are missing it ends the process"
+            f"{task.name}: its record does not list the features of {target.cpu}, so the library "
+            "does not check for them: a CPU that lacks one ends the process"
         )
     found = ask_llvm(target)
     if found.unknown or found.unused:
@@ -201,13 +201,13 @@ def _buildable(task: Task, notes: list[str]) -> Task:
         if found.unknown:
             notes.append(
                 f"{task.name}: this machine's LLVM does not know {', '.join(found.unknown)} of "
-                "its record; the code is made without, and is not the one that was measured"
+                "its record; the code is built without, so it is not the code that was measured"
             )
         found = ask_llvm(target)
     if found.problem:
         raise ConfigError(
-            f"{task.name} was recorded for the CPU {task.target.cpu!r}, for which this machine's "
-            f"LLVM makes no code: {found.problem}"
+            f"{task.name} was recorded for the CPU {task.target.cpu!r}, which this machine's LLVM "
+            f"does not support: {found.problem}"
         )
     return replace(task, target=target)
 
@@ -235,12 +235,14 @@ def _name(candidates: Sequence[Candidate], options: ExportOptions, taken: Collec
         name = operators.pop() if len(operators) == 1 else "kernels"
         return name if name not in _HIDING else f"{name}_kernels"
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
-        raise ConfigError(f"the name {name!r} must be an identifier of C and Python; give another")
+        raise ConfigError(
+            f"the name {name!r} is not an identifier in both C and Python; give another"
+        )
     if name in _HIDING:
         raise ConfigError(
-            f"the name {name!r} is that of a module of Python, of a header or library of C, which "
-            "programs that look into the folder would no longer find, or of a target of CMake's "
-            "own; give another"
+            f"the name {name!r} is taken by a Python module or a C header or library, which "
+            "programs that search this folder would no longer find, or by a target of CMake; give "
+            "another"
         )
     return name
 
@@ -248,7 +250,9 @@ def _name(candidates: Sequence[Candidate], options: ExportOptions, taken: Collec
 def _refuse_options(options: ExportOptions, candidates: Sequence[Candidate]) -> None:
     on_gpu = candidates[0].task.target.is_gpu
     if options.also and not options.dispatch:
-        raise ConfigError("other shapes (--also) are for a function that chooses (--dispatch)")
+        raise ConfigError(
+            "other shapes (--also) need a function that chooses by shape (--dispatch)"
+        )
     if options.dispatch and on_gpu:
         raise ConfigError("choosing by shape (--dispatch) is for CPU kernels only")
     if options.archs and not on_gpu:
@@ -262,13 +266,13 @@ def _others(
     operators = {c.computation for c in candidates}
     if len(operators) > 1:
         names = ", ".join(sorted(operators))
-        raise ConfigError(f"other shapes are of one operator, but the records are of {names}")
+        raise ConfigError(f"other shapes (--also) need records of one operator, found {names}")
     known = {c.task.name for c in candidates}
     found: list[Candidate] = []
     for sizes in also:
         wanted = other_shape(candidates[0].task, sizes)
         if wanted.name in known:
-            notes.append(f"{wanted.name} is among the records: their schedule is taken")
+            notes.append(f"{wanted.name} is among the records, so its own schedule is used")
             continue
         if any(wanted.name == c.task.name for c in found):
             continue
@@ -320,7 +324,8 @@ def _choices(
 def _move(place: Path, folder: Path, name: str, *, force: bool) -> list[Path]:
     """Move the files to their folder.
 
-    Raises ConfigError where they would replace files that no export wrote, and OSError.
+    Raises ConfigError where they would replace files that no export wrote, unless `force` is set,
+    and OSError.
     """
     files = sorted(path.name for path in place.iterdir())
     about = place / f"{name}.json"

@@ -34,7 +34,7 @@ class Heats:
     """A race: the repeats so far of each finalist, and who is `left`.
 
     More than four finalists have heats first: after each the better half goes on, the others are
-    `out`. `seconds` are the repeats of the race proper; of those in `out` they are of the heats.
+    `out`. `seconds` are the repeats of the race proper; for finalists in `out` those of the heats.
     Two finalists are compared by the fastest repeat of each visit.
     """
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from autosched import arguments
+from autosched.arguments import PathLike
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.session.api import run, shows_progress
 from autosched.session.kernel_cache import Found, KernelCache, cache_folder, folder_of
-from autosched.session.reading import Tell
-from autosched.session.settings import PathLike, TuneSettings
+from autosched.session.settings import TuneSettings
 from autosched.session.this_cpu import is_this_cpu
 from autosched.session.tuned import TunedKernel
 from autosched.target import Target, cpu_target
 from autosched.task import Task
-from autosched.user_warning import warn
+from autosched.user_warning import Tell, warn
 from autosched.words import in_shell
 
 When = Literal["never", "missing", "always"]
@@ -106,7 +106,7 @@ def _task(workload: Any, target: Any, layout_rewrite: Any, args: dict[str, Any])
     given = [*args, *(["target"] if target != "cpu" else [])]
     given += ["layout_rewrite"] if layout_rewrite != "none" else []
     if given:
-        raise ConfigError(f"{given[0]}: a Task says all of the workload; leave it out")
+        raise ConfigError(f"{given[0]}: a Task already determines it; leave it out")
     return workload
 
 
@@ -124,7 +124,7 @@ def _settings(
         )
     if settings.fresh:
         raise ConfigError(
-            "settings: fresh: the cache goes on from the records that it has; leave it out, or "
+            "settings: fresh: the cache always continues from its records; leave it out, or "
             "give another folder: cache=..."
         )
     changes: dict[str, Any] = {"time_budget_s": time_budget_s, "trials": trials}
@@ -166,8 +166,8 @@ def _tell_doubts(task: Task, found: Found, settings: TuneSettings) -> None:
     if not origin.here:
         remedy = 'tune="missing"' + (" without settings.hosts" if settings.hosts else "")
         warn(
-            f"{origin.file}: {task.name} was measured on {origin.cpu} and not on this machine, "
-            f"where another may be faster; {remedy} finds out"
+            f"{origin.file}: {task.name} was measured on {origin.cpu}; on this machine another "
+            f"kernel may be faster; {remedy} finds out"
         )
     if not origin.checked:
         warn(

@@ -27,15 +27,16 @@ from autosched import arguments
 from autosched.errors import CompileError, ConfigError, ScheduleError
 from autosched.measure.journal import SUFFIX
 from autosched.measure.log_lines import log_lines
-from autosched.measure.record_log import RecordLog
+from autosched.measure.record_log import RecordLog, is_at
 from autosched.measure.records import LogContents, Record, is_head, is_later, read_log
-from autosched.output_file import FileKind, is_kind, replacing
+from autosched.output_file import replacing, takes_records
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
 from autosched.session.load_best import best_for_here, origin_of
-from autosched.session.reading import Tell, read_records, unused
+from autosched.session.reading import read_records, unused
 from autosched.session.this_gpu import gpu_of
 from autosched.task import Task
+from autosched.user_warning import Tell
 from autosched.words import visible
 
 VARIABLE = "AUTOSCHED_CACHE"
@@ -77,7 +78,7 @@ def folder_of(name: str, value: Any) -> Path:
         raise ConfigError(f"{name}: {text}: no user of that name has a home folder") from error
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{name}: {text} leads nowhere: the current folder was deleted; give a whole path"
+            f"{name}: {text} leads nowhere: the current folder was deleted; give an absolute path"
         ) from error
 
 
@@ -198,10 +199,10 @@ class KernelCache:
         """
         path, part = self.file(task), self._beside(task, _PART)
         for each in (path, part):
-            if each.exists() and not (each.is_file() and is_kind(each, FileKind.RECORDS)):
+            if each.exists() and not (each.is_file() and takes_records(each)):
                 aside = unused(each.with_name(each.name + ".damaged"))
                 each.replace(aside)
-                warning(f"{each} of the cache holds no records; it is {aside.name} now")
+                warning(f"{each} of the cache holds no records; it was renamed to {aside.name}")
         if path.exists():
             known = read_log(part) if part.exists() else LogContents()
             found = read_log(path)
@@ -230,7 +231,7 @@ class KernelCache:
         return len(news.records)
 
     def remove(self, path: Path) -> bool:
-        """Remove a record file and the files beside it; false, and none, while it is tuned."""
+        """Remove a record file and the files beside it. False, and no change, while it is tuned."""
         stem = path.name.removesuffix(_SUFFIX)
         lock = path.with_name(stem + _LOCK)
         try:
@@ -306,7 +307,7 @@ def _acquire(path: Path, waiting: Callable[[], None]) -> int:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 _lock(file, waiting)
-                if _is_at(file, path):  # otherwise whoever held it has removed it
+                if is_at(file, path):  # otherwise whoever held it has removed it
                     held, file = file, -1
                     return held
             finally:
@@ -327,10 +328,3 @@ def _lock(file: int, waiting: Callable[[], None]) -> None:
         return
     waiting()
     fcntl.flock(file, fcntl.LOCK_EX)
-
-
-def _is_at(file: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
-        return False

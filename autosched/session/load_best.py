@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autosched import arguments
+from autosched.arguments import PathLike
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
 from autosched.measure.standing import best_of
@@ -18,7 +18,7 @@ from autosched.runtime.cuda_loader import GpuKernel
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
 from autosched.session.named_workloads import workload_keys
-from autosched.session.reading import each_once, identity, read_records
+from autosched.session.reading import each_once, identity, read_records, record_files
 from autosched.session.this_cpu import (
     best_elsewhere,
     cpu_name,
@@ -31,8 +31,6 @@ from autosched.session.tuned import TunedKernel
 from autosched.task import Task
 from autosched.user_warning import warn
 from autosched.words import count, in_shell
-
-PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ def best_kernels(records: PathLike | Sequence[PathLike]) -> list[TunedKernel]:
 
 def _read(records: PathLike | Sequence[PathLike], keys: WorkloadKeys | None = None) -> _Read:
     """Read the files. Raises ConfigError when one cannot be read."""
-    paths = each_once(_paths(records), warn)
+    paths = each_once(record_files("records", records), warn)
     environments: dict[str, Mapping[str, Any]] = {}
     valid: list[Record] = []
     files: dict[int, Path] = {}
@@ -115,19 +113,6 @@ def _read(records: PathLike | Sequence[PathLike], keys: WorkloadKeys | None = No
     for source in () if keys is None else keys.unused:
         warn(f"workloads: {source}: no line has such a workload key; it was not used")
     return _Read(", ".join(map(str, paths)), environments, valid, files)
-
-
-def _paths(records: PathLike | Sequence[PathLike]) -> list[Path]:
-    if isinstance(records, str | os.PathLike):
-        return [arguments.file_path("records", records)]
-    if not isinstance(records, list | tuple):
-        raise ConfigError(
-            "records: expected the path of a record file, or a list of them, "
-            f"{arguments.found(records)}"
-        )
-    if not records:
-        raise ConfigError("records: expected at least one record file, found none")
-    return [arguments.file_path(f"records[{k}]", each) for k, each in enumerate(records)]
 
 
 def _best(read: _Read, mine: Sequence[Record]) -> TunedKernel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from autosched.search.own_model import OwnCostModel, WatchedModel, own_model
 from autosched.search.pretrained import start_pretrained
 from autosched.search.warm_start import warm_start
 from autosched.session.believed import believed
-from autosched.session.reading import Tell, each_once, is_same_file, read_records
+from autosched.session.reading import each_once, is_same_file, read_records
+from autosched.user_warning import Tell
 from autosched.words import count, visible
 
 
@@ -132,8 +133,8 @@ def _require_possible(model: CostModel, options: ModelOptions) -> None:
         name = model.model.name if isinstance(model, OwnCostModel) else type(model).__name__
         name = visible(name)
         raise ConfigError(
-            f"the cost model {name} has no files that autosched knows; load it "
-            "before and save it after the run"
+            f"autosched cannot load or save the cost model {name}; do it in your own code, before "
+            "and after the run"
         )
 
 
@@ -149,8 +150,8 @@ def _warm_start(
     kind: str,
     helper: Helper,
     features: str,
-    info: Callable[[str], None],
-    warning: Callable[[str], None],
+    info: Tell,
+    warning: Tell,
     known: Known,
 ) -> None:
     used, continued, paths = 0, 0, each_once(options.warm_start, warning)
@@ -174,6 +175,6 @@ def _warm_start(
     if paths and not used and not continued:
         names = ", ".join(map(str, paths))
         raise ConfigError(
-            f"warm start: nothing in {names} can be learned from; expected valid records of a task "
-            f"on {kind}"
+            f"warm start: {names} hold nothing to learn from; expected valid records of a task on "
+            f"{kind}"
         )

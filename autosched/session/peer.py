@@ -60,7 +60,7 @@ class Peer:
         text = f"{self.share:.2f} times the speed of {self.name}, timed in turns in one process"
         if self.cache_flush:
             text += ", each call with empty caches"
-        return f"{text}; unreliable: others use the cores" if self.disturbed else text
+        return f"{text}; unreliable: other programs use the cores" if self.disturbed else text
 
     @property
     def warning(self) -> str | None:

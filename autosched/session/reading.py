@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autosched import arguments
 from autosched.errors import ConfigError
-from autosched.measure.records import LogContents, Record, read_log
+from autosched.measure.records import LogContents, Record, read_log, target_of
 from autosched.measure.run_options import RunOptions
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
 from autosched.session.this_cpu import Place, cpu_name, measured_here
 from autosched.task import Task
+from autosched.user_warning import Tell
 from autosched.words import count, visible
 
-Tell = Callable[[str], None]
 _SHOWN = 3
 
 
@@ -31,6 +32,14 @@ def read_records(path: Path, warning: Tell, keys: WorkloadKeys | None = None) ->
     contents = read_log(path, keys)
     tell_problems(path, contents, warning)
     return contents
+
+
+def record_files(name: str, given: Any) -> tuple[Path, ...]:
+    """The paths that the argument `name` gives: one or a list of them. Raises ConfigError."""
+    paths = arguments.file_paths(name, given, "record file")
+    if not paths:
+        raise ConfigError(f"{name}: expected at least one record file, found none")
+    return paths
 
 
 def each_once(paths: Sequence[Path], warning: Tell) -> list[Path]:
@@ -95,7 +104,7 @@ class Earlier:
 
     @property
     def known(self) -> int:
-        """The number of candidates that the run continues from."""
+        """How many candidates the run continues from; the winner of a race counts once."""
         return sum(map(_candidates, self.here.values()))
 
     @property
@@ -128,8 +137,7 @@ class Earlier:
         number = _candidates(self.elsewhere)
         if not number:
             return ""
-        target = self.elsewhere[0].task.get("target")
-        on_gpu = isinstance(target, Mapping) and target.get("kind") == "cuda"
+        on_gpu = target_of(self.elsewhere[0].task).get("kind") == "cuda"
         device = "GPU" if on_gpu else "CPU"
         another = f"another {device}" if len(self.cpus) == 1 else f"other {device}s"
         verb = "trains" if number == 1 else "train"

@@ -21,7 +21,7 @@ from autosched.measure.measurer import Measurer
 from autosched.measure.record_log import RecordLog, RecordsError
 from autosched.measure.run_options import RunOptions
 from autosched.measure.standing import best_of
-from autosched.output_file import FileKind, is_kind, require_apart, require_replaceable
+from autosched.output_file import FileKind, require_apart, require_replaceable, takes_records
 from autosched.process.interrupt import interrupts_held
 from autosched.search.allocation import AllocationOptions
 from autosched.search.featurize import Helper
@@ -34,11 +34,12 @@ from autosched.search.warm_start import warm_start
 from autosched.session.believed import below_peak
 from autosched.session.model import Known, ModelOptions, make_learner, save_model
 from autosched.session.race import Final, final
-from autosched.session.reading import Earlier, Tell, earlier_records
+from autosched.session.reading import Earlier, earlier_records
 from autosched.session.this_cpu import Place
 from autosched.session.yardsticks import Yardsticks, compare, compare_alone
 from autosched.target import require_threads
 from autosched.task import Task
+from autosched.user_warning import Tell
 from autosched.words import count
 
 
@@ -237,7 +238,7 @@ class Session:
         elsewhere = bool(self._measure.hosts)
         place = Place.of([job.task for job in self.jobs], cpu) if elsewhere else None
         return earlier_records(
-            records if records is not None and is_kind(records, FileKind.RECORDS) else None,
+            records if records is not None and takes_records(records) else None,
             [job.task for job in self.jobs],
             warning,
             self._messages.other_file,
@@ -252,9 +253,7 @@ class Session:
         facts = self.measurer.gpu()
         if facts is None:
             return
-        self._earlier = self._read_earlier(_nothing, facts["name"])
-        if self._earlier.elsewhere:
-            self._messages.info(self._earlier.others)
+        self._set_apart(gpu=facts["name"])
 
     def _meet_cluster(self) -> None:
         """Now that the nodes are known, set apart records of machines unlike them."""
@@ -262,7 +261,10 @@ class Session:
         if cluster is None:
             return
         self._messages.info(f"measuring on {', '.join(m.name for m in cluster.measurers)}")
-        self._earlier = self._read_earlier(_nothing, cpu=cluster.model)
+        self._set_apart(cpu=cluster.model)
+
+    def _set_apart(self, gpu: str | None = None, cpu: str = "") -> None:
+        self._earlier = self._read_earlier(_nothing, gpu, cpu)
         if self._earlier.elsewhere:
             self._messages.info(self._earlier.others)
 
@@ -393,7 +395,7 @@ class Session:
         return ScheduleResult(results, self._objective(results), True, INTERRUPTED)
 
     def _log(self) -> RecordLog | None:
-        """The log of the run, which is closed with the session."""
+        """The log of the run. Its journal beside the record file is removed with the session."""
         if self._records is None:
             return None
         cluster = self.measurer.cluster
@@ -411,7 +413,7 @@ class Session:
     def _recover(self) -> None:
         """Take over the results that killed runs left beside the record file."""
         path, self._seen = self._records, 0
-        if path is None or not path.is_file() or not is_kind(path, FileKind.RECORDS):
+        if path is None or not path.is_file() or not takes_records(path):
             return
         found = RunLog(path).recover()
         if found:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from autosched import arguments
+from autosched.arguments import PathLike
 from autosched.errors import ConfigError
 from autosched.features.sets import FEATURE_SETS, TUNING
 from autosched.measure.cluster.connect import require_address
@@ -32,7 +32,6 @@ from autosched.session.reading import unused
 from autosched.session.session import Job, MeasureOptions, Messages, Session
 from autosched.task import Task
 
-PathLike = str | os.PathLike[str]
 Value = TypeVar("Value")
 _DEFAULT_TRIALS = 64
 
@@ -166,7 +165,7 @@ class TuneSettings:
             pretrained=arguments.flag("pretrained", self.pretrained),
             load=_optional(self.load_model, arguments.file_path, "load_model"),
             save=_optional(self.save_model, arguments.file_path, "save_model"),
-            warm_start=_paths("warm_start", self.warm_start),
+            warm_start=arguments.file_paths("warm_start", self.warm_start),
             keys=workload_keys(self.workloads),
         )
 
@@ -217,16 +216,6 @@ def _rules(rules: Any) -> tuple[SketchRule, ...]:
     for index, rule in enumerate(rules):
         require_rule(rule, f"number {index}")
     return tuple(rules)
-
-
-def _paths(name: str, paths: Any) -> tuple[Path, ...]:
-    if isinstance(paths, list | tuple):
-        return tuple(arguments.file_path(f"{name}[{k}]", p) for k, p in enumerate(paths))
-    if not isinstance(paths, str | os.PathLike):
-        raise ConfigError(
-            f"{name}: expected the path of a file, or a list of them, {arguments.found(paths)}"
-        )
-    return (arguments.file_path(name, paths),)
 
 
 def _devices(devices: Any) -> Sequence[int | str] | str:

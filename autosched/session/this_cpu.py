@@ -11,7 +11,7 @@ from typing import Any
 from autosched.errors import ConfigError
 from autosched.measure.environment import cpu_model
 from autosched.measure.gpu_environment import gpu_names
-from autosched.measure.records import Record
+from autosched.measure.records import Record, target_of
 from autosched.measure.standing import best_of
 from autosched.target import Target, cpu_target
 from autosched.task import Task
@@ -67,8 +67,8 @@ def measured_here(
     CUDA is of this machine if its environment names `gpu`, this machine's GPU, or if `gpu` is None
     (not known).
     """
-    target = record.task.get("target")
-    if not isinstance(target, Mapping):
+    target = target_of(record.task)
+    if not target:
         return False
     if target.get("kind") != "cpu":
         return gpu is None or gpu_names(environments.get(record.environment, {})) == (gpu,)
@@ -94,8 +94,8 @@ def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> s
     model = environment.get("cpu")
     if model == cpu_model() and not measured_here(record, environments):
         model = None
-    target = record.task.get("target")
-    code = isinstance(target, Mapping) and (target.get("cpu") or target.get("arch"))
+    target = target_of(record.task)
+    code = target.get("cpu") or target.get("arch")
     return visible(str(model or code or _ansors_cpu(record.task) or UNKNOWN_CPU))
 
 
@@ -131,8 +131,7 @@ def machine_of(
 
     Times of one machine can be compared, and a race is about records of one machine only.
     """
-    target = record.task.get("target")
-    code = target if isinstance(target, Mapping) else {}
+    code = target_of(record.task)
     return cpu_name(record, environments), tuple(str(code.get(name, "")) for name in _MADE_FOR)
 
 

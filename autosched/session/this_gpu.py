@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from autosched.measure.records import Record
+from autosched.measure.records import Record, target_of
 from autosched.runtime.cuda_driver import gpu_name
 from autosched.session.this_cpu import measured_here
+from autosched.target import arch_of
 from autosched.task import Task
 
 
@@ -22,8 +23,7 @@ def for_this_gpu(task: Task, facts: Mapping[str, Any]) -> Task:
 
     The hardware parameters stay: the candidate was made for them.
     """
-    major, minor = facts["capability"]
-    arch = f"sm_{major}{minor}"
+    arch = arch_of(facts["capability"])
     if task.target.arch == arch:
         return task
     return replace(task, target=replace(task.target, arch=arch))
@@ -41,5 +41,4 @@ def is_of_this_machine(record: Record, environments: Mapping[str, Mapping[str, A
 
 
 def _is_for_gpu(record: Record) -> bool:
-    target = record.task.get("target")
-    return isinstance(target, Mapping) and target.get("kind") == "cuda"
+    return target_of(record.task).get("kind") == "cuda"

@@ -18,7 +18,7 @@ from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import Record
 from autosched.measure.steady import interval
 from autosched.runtime.cpu import CpuKernel, load
-from autosched.runtime.cuda_kernel import arch_here, load_cuda, open_driver
+from autosched.runtime.cuda_kernel import load_cuda, open_driver
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.runtime.origin import Origin
 from autosched.search.progress import TuneResult
@@ -30,6 +30,7 @@ from autosched.session.race import Final, Race
 from autosched.session.this_cpu import for_this_cpu
 from autosched.session.yardsticks import Yardsticks
 from autosched.state.steps import Step
+from autosched.target import arch_of
 from autosched.task import Task
 from autosched.user_warning import warn
 from autosched.words import last_line, rate_text, seconds_text
@@ -56,7 +57,7 @@ class TunedKernel:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The least and the most seconds per call, with 95% confidence, from the repeats."""
+        """The 95% confidence interval of `seconds`, from the repeats."""
         return interval(self.record.result.seconds)
 
     @property
@@ -83,7 +84,7 @@ class TunedKernel:
             kernel.origin = self.origin
             return kernel
         driver = open_driver()
-        target = replace(task.target, arch=arch_here(driver))
+        target = replace(task.target, arch=arch_of(driver.capability(0)))
         artifact = build_cuda_candidate(task, self.record.steps, target)
         kernel = load_cuda(artifact, task.function_name, driver)
         kernel.origin = self.origin
@@ -235,9 +236,10 @@ class Tuned:
         finals: Mapping[str, Final | None] | None = None,
         known: Mapping[str, Yardsticks] | None = None,
     ) -> Tuned:
-        """Make the results from those of a session; `interrupted` says it was, after its run.
+        """Make the results from those of a session.
 
-        `finals` are the races of the tasks, by their keys, and `known` their comparisons.
+        `interrupted` says that Ctrl-C came after the session had run. `finals` are the races of the
+        tasks, by their keys, and `known` their comparisons.
         """
         raced, compared = finals or {}, known or {}
         tasks = tuple(
@@ -269,7 +271,7 @@ class Tuned:
     def objective(self) -> float | None:
         """The value that the run minimised, by default the weighted sum of best times in seconds.
 
-        None while a task has none.
+        None while a task has no valid candidate.
         """
         return self._objective if all(task.found for task in self.tasks) else None
 

@@ -88,10 +88,10 @@ class AccessAnalyzer:
         for i, op in enumerate(self.ops):
             if isinstance(op, ComputeOp):
                 self._analyse(i, op, position)
-        self.is_output = [not readers for readers in self.read_by]
-        for i, op in enumerate(self.ops):
-            if not isinstance(op, ComputeOp):
-                self.is_output[i] = False
+        self.is_output = [
+            isinstance(op, ComputeOp) and not readers
+            for op, readers in zip(self.ops, self.read_by, strict=True)
+        ]
 
     def _analyse(self, i: int, op: ComputeOp, position: dict[Operation, int]) -> None:
         reads = self.read_from[i]

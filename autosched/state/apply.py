@@ -15,7 +15,7 @@ from autosched.errors import ScheduleError
 from autosched.state.apply_insert import cache_read, cache_write, rfactor, use_instruction
 from autosched.state.apply_matrix_tiles import matrix_tiles
 from autosched.state.iterator import Annotation, Iterator, IterKind
-from autosched.state.refusal import iterator_of, refuse
+from autosched.state.refusal import iterator_of, refusal
 from autosched.state.stage import ComputeAt
 from autosched.state.steps import (
     AnnotationStep,
@@ -47,20 +47,20 @@ Lengths = Sequence[int | None]
 def apply_step(state: State, step: Step) -> State:
     """`state` with `step` appended and its effect carried out."""
     if not 0 <= step.stage_id < len(state.stages):
-        raise refuse(state, step, f"there are only {len(state.stages)} stages")
+        raise refusal(state, step, f"there are only {len(state.stages)} stages")
     result: State = _EFFECTS[type(step)](state, step)
     return result
 
 
 def _replaced(state: State, step: Step, iters: tuple[Iterator, ...]) -> State:
     stage = state.stages[step.stage_id].with_iters(iters)
-    return state.evolve(step, stage_id=step.stage_id, stage=stage)
+    return state.evolve(step, stage=stage)
 
 
 def _annotate(state: State, step: AnnotationStep) -> State:
     it = iterator_of(state, step, step.iter_id)
     if it.annotation is not Annotation.NONE:
-        raise refuse(
+        raise refusal(
             state, step, f"iterator {it.name} is already annotated as {it.annotation.name}"
         )
     iters = state.stages[step.stage_id].iters
@@ -74,14 +74,14 @@ def _fuse(state: State, step: FuseStep) -> State:
         return _replaced(state, step, (Iterator("", 1, IterKind.SPECIAL),))
     first, last = ids[0], ids[-1]
     if last - first >= len(ids) or ids != tuple(range(first, last + 1)):
-        raise refuse(state, step, f"iterators {list(ids)} are not consecutive")
+        raise refusal(state, step, f"iterators {list(ids)} are not consecutive")
     stage = state.stages[stage_id]
     iterator_of(state, step, first)
     iterator_of(state, step, last)
     attach_map = state.attach_map
     for i in ids[:-1]:
         if attach_map.attached_at(stage_id, i):
-            raise refuse(
+            raise refusal(
                 state, step, f"a stage is attached at {stage.iters[i].name}; compute it inside"
             )
     parts = stage.iters[first : last + 1]
@@ -93,7 +93,7 @@ def _fuse(state: State, step: FuseStep) -> State:
             kind = IterKind.MIXED
     if extent is not None and extent > MOST_ITERATIONS:
         fused_names = ", ".join(f"{part.name} ({part.extent})" for part in parts)
-        raise refuse(
+        raise refusal(
             state,
             step,
             f"fusing {fused_names} makes {extent} iterations, expected at most {MOST_ITERATIONS}, "
@@ -106,9 +106,7 @@ def _fuse(state: State, step: FuseStep) -> State:
         for i in range(first + 1, len(stage.iters))
     }
     new_stage = stage.with_iters((*stage.iters[:first], fused, *stage.iters[last + 1 :]))
-    return state.evolve(
-        step, stage_id=stage_id, stage=new_stage, attach_map=attach_map.renamed(moves)
-    )
+    return state.evolve(step, stage=new_stage, attach_map=attach_map.renamed(moves))
 
 
 def _pragma(state: State, step: PragmaStep) -> State:
@@ -122,15 +120,15 @@ def _pragma(state: State, step: PragmaStep) -> State:
             "expected auto_unroll_max_step$N or software_pipeline$N with an integer N, or "
             "debug_skip_region"
         )
-        raise refuse(state, step, f"unknown pragma {step.pragma!r}: {expected}")
+        raise refusal(state, step, f"unknown pragma {step.pragma!r}: {expected}")
     stage = state.stages[step.stage_id].with_attrs(auto_unroll_max_step=limit)
-    return state.evolve(step, stage_id=step.stage_id, stage=stage)
+    return state.evolve(step, stage=stage)
 
 
 def _reorder(state: State, step: ReorderStep) -> State:
     iters = state.stages[step.stage_id].iters
     if len(step.after_ids) != len(iters) or set(step.after_ids) != set(range(len(iters))):
-        raise refuse(
+        raise refusal(
             state,
             step,
             f"{list(step.after_ids)} does not list each of the {len(iters)} iterators once",
@@ -167,7 +165,7 @@ def _split_by(
     it = iterator_of(state, step, iter_id)
     for length in lengths:
         if length is not None and length < 1:
-            raise refuse(state, step, f"length {length} of {it.name} is not positive")
+            raise refusal(state, step, f"length {length} of {it.name} is not positive")
     stage = state.stages[stage_id]
     pieces = split_pieces(it, lengths, inner_to_outer)
     n = len(lengths)
@@ -180,7 +178,6 @@ def _split_by(
     iters = (*stage.iters[:iter_id], *pieces, *stage.iters[iter_id + 1 :])
     return state.evolve(
         step,
-        stage_id=stage_id,
         stage=stage.with_iters(iters),
         attach_map=attach_map,
         concrete=state.concrete and None not in lengths,
@@ -230,7 +227,7 @@ def follow_fused_split_length(steps: Sequence[Step], step: FollowFusedSplitStep)
         if not 0 <= step.level < len(source):
             raise ScheduleError(
                 f"FollowFusedSplitStep on stage {step.stage_id}: step {src_step_id} has only "
-                f"{len(source)} lengths, level {step.level} is wanted"
+                f"{len(source)} lengths, so there is no level {step.level}"
             )
         lengths.append(source[step.level])
     return _product(lengths)
@@ -248,23 +245,23 @@ def _follow_fused_split(state: State, step: FollowFusedSplitStep) -> State:
 def _storage_align(state: State, step: StorageAlignStep) -> State:
     iterator_of(state, step, step.iter_id)
     stage = state.stages[step.stage_id].with_attrs(storage_offset=step.offset)
-    return state.evolve(step, stage_id=step.stage_id, stage=stage)
+    return state.evolve(step, stage=stage)
 
 
 def _compute_at(state: State, step: ComputeAtStep) -> State:
     target, stage_id = step.target_stage_id, step.stage_id
     if not 0 <= target < len(state.stages) or target == stage_id:
-        raise refuse(state, step, f"stage {target} cannot be computed into")
+        raise refusal(state, step, f"stage {target} cannot be computed into")
     n = len(state.stages[target].iters)
     if not 0 <= step.target_iter_id < n:
-        raise refuse(
+        raise refusal(
             state,
             step,
             f"stage {target} has {n} iterators, so it has no iterator {step.target_iter_id}",
         )
     stage = state.stages[stage_id].placed(ComputeAt.ITER, keep_ranges=False)
     attach_map = state.attach_map.with_stage(stage_id, target, step.target_iter_id)
-    return state.evolve(step, stage_id=stage_id, stage=stage, attach_map=attach_map)
+    return state.evolve(step, stage=stage, attach_map=attach_map)
 
 
 def _compute_inline(state: State, step: ComputeInlineStep) -> State:
@@ -272,16 +269,16 @@ def _compute_inline(state: State, step: ComputeInlineStep) -> State:
     stage = state.stages[stage_id]
     for i, it in enumerate(stage.iters):
         if state.attach_map.attached_at(stage_id, i):
-            raise refuse(state, step, f"a stage is attached at {it.name}")
+            raise refusal(state, step, f"a stage is attached at {it.name}")
     stage = stage.placed(ComputeAt.INLINED, keep_ranges=True)
     attach_map = state.attach_map.without_stage(stage_id)
-    return state.evolve(step, stage_id=stage_id, stage=stage, attach_map=attach_map)
+    return state.evolve(step, stage=stage, attach_map=attach_map)
 
 
 def _compute_root(state: State, step: ComputeRootStep) -> State:
     stage = state.stages[step.stage_id].placed(ComputeAt.ROOT, keep_ranges=False)
     attach_map = state.attach_map.without_stage(step.stage_id)
-    return state.evolve(step, stage_id=step.stage_id, stage=stage, attach_map=attach_map)
+    return state.evolve(step, stage=stage, attach_map=attach_map)
 
 
 _EFFECTS: dict[type[Step], Callable[[Any, Any], Any]] = {

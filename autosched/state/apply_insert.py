@@ -11,9 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ScheduleError
-from autosched.state.attach_map import AttachMap
 from autosched.state.iterator import Annotation, IterKind
-from autosched.state.refusal import iterator_of, refuse
+from autosched.state.refusal import iterator_of, refusal
 from autosched.state.stage import ComputeAt, StateStage
 from autosched.state.steps import (
     STAGE_INSERTING,
@@ -36,7 +35,7 @@ def cache_read(state: State, step: CacheReadStep) -> State:
     """Insert a cache stage after the stage; the DAG is replayed."""
     for reader in step.reader_stage_ids:
         if not 0 <= reader < len(state.stages):
-            raise refuse(state, step, f"reader stage {reader} does not exist")
+            raise refusal(state, step, f"reader stage {reader} does not exist")
     dag = state.dag.replayed((*state.steps, step))
     s, ops = step.stage_id, dag.ops
     stages = [
@@ -45,7 +44,8 @@ def cache_read(state: State, step: CacheReadStep) -> State:
         StateStage.of(ops[s + 1]),
         *_with_ops(state.stages[s + 1 :], ops[s + 2 :]),
     ]
-    return _inserted(state, step, stages, state.attach_map.offset(s + 1, 1), dag)
+    attach_map = state.attach_map.offset(s + 1, 1)
+    return state.evolve(step, stages=tuple(stages), attach_map=attach_map, current_dag=dag)
 
 
 def cache_write(state: State, step: CacheWriteStep) -> State:
@@ -54,52 +54,42 @@ def cache_write(state: State, step: CacheWriteStep) -> State:
     Where the step before reorders the stage's loops, the axes of the cache are in that order.
     """
     if state.stages[step.stage_id].compute_at is not ComputeAt.ROOT:
-        raise refuse(state, step, "cache a stage before it is inlined or attached")
+        raise refusal(state, step, "cache a stage before it is inlined or attached")
     _check_loops(state, step, inserting_steps((*state.steps, step), len(state.steps))[:-1])
-    dag = state.dag.replayed((*state.steps, step))
-    s, ops = step.stage_id, dag.ops
-    added = len(ops) - len(state.stages)
-    stages = [
-        *state.stages[:s],
-        *(StateStage.of(op) for op in ops[s : s + added + 1]),
-        *_with_ops(state.stages[s + 1 :], ops[s + added + 1 :]),
-    ]
-    return _inserted(state, step, stages, state.attach_map.offset(s, added), dag)
+    return _inserted_before(state, step)
 
 
 def rfactor(state: State, step: RfactorStep) -> State:
     """Insert the .rf stage before the stage, whose loops are reset."""
     it = iterator_of(state, step, step.iter_id)
     if it.kind is not IterKind.REDUCTION:
-        raise refuse(state, step, f"{it.name} is not a reduction iterator")
+        raise refusal(state, step, f"{it.name} is not a reduction iterator")
     before = inserting_steps((*state.steps, step), len(state.steps))[:-1]
     _check_loops(state, step, before)
-    dag = state.dag.replayed((*state.steps, step))
-    s, ops = step.stage_id, dag.ops
-    target = StateStage.of(ops[s + 1]).placed(state.stages[s].compute_at, keep_ranges=True)
-    stages = [
-        *state.stages[:s],
-        StateStage.of(ops[s]),
-        target,
-        *_with_ops(state.stages[s + 1 :], ops[s + 2 :]),
-    ]
-    return _inserted(state, step, stages, state.attach_map.offset(s, 1), dag)
+    return _inserted_before(state, step)
 
 
 def use_instruction(state: State, step: InstructionStep) -> State:
     """Insert packed operands and tiles before the stage, whose loops are reset."""
     if state.stages[step.stage_id].compute_at is not ComputeAt.ROOT:
-        raise refuse(state, step, "use an instruction before the stage is inlined or attached")
+        raise refusal(state, step, "use an instruction before the stage is inlined or attached")
     _check_loops(state, step, ())
+    return _inserted_before(state, step)
+
+
+def _inserted_before(state: State, step: Step) -> State:
+    """The state after a step that inserts stages before its own, whose loops are reset."""
     dag = state.dag.replayed((*state.steps, step))
-    s, ops = step.stage_id, dag.ops
-    added = inserted_stages(step)
+    s, ops, added = step.stage_id, dag.ops, inserted_stages(step)
+    reset = StateStage.of(ops[s + added])
     stages = [
         *state.stages[:s],
-        *(StateStage.of(op) for op in ops[s : s + added + 1]),
+        *map(StateStage.of, ops[s : s + added]),
+        reset.placed(state.stages[s].compute_at, keep_ranges=True),
         *_with_ops(state.stages[s + 1 :], ops[s + added + 1 :]),
     ]
-    return _inserted(state, step, stages, state.attach_map.offset(s, added), dag)
+    attach_map = state.attach_map.offset(s, added)
+    return state.evolve(step, stages=tuple(stages), attach_map=attach_map, current_dag=dag)
 
 
 def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
@@ -120,7 +110,7 @@ def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
     with suppress(ScheduleError):  # `before` may need loops that only other steps make
         expected = _loops(fresh.apply_all(before).stages[step.stage_id])
     if _loops(stage) != expected:
-        raise refuse(state, step, "its loops were changed before; cache or factor a stage first")
+        raise refusal(state, step, "its loops were changed before; cache or factor a stage first")
 
 
 def _loops(stage: StateStage) -> list[tuple[str, Annotation]]:
@@ -148,8 +138,8 @@ def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
             if not before.iter_id <= step.iter_id <= before.iter_id + len(before.lengths):
                 raise ScheduleError(
                     f"step {k} RfactorStep on stage {step.stage_id}: the step before it split "
-                    f"iterator {before.iter_id}, of which {step.iter_id} is no part; split the one "
-                    "that is factored"
+                    f"iterator {before.iter_id}, and {step.iter_id} is not a part of it; split the "
+                    "iterator that is factored"
                 )
             fuse = steps[k - 2] if k >= 2 else None
             if isinstance(fuse, FuseStep) and fuse.stage_id == step.stage_id:
@@ -166,11 +156,3 @@ def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
 
 def _with_ops(stages: Sequence[StateStage], ops: Sequence[Any]) -> list[StateStage]:
     return [stage.with_op(op) for stage, op in zip(stages, ops, strict=True)]
-
-
-def _inserted(
-    state: State, step: Step, stages: list[StateStage], attach_map: AttachMap, dag: Any
-) -> State:
-    if len(stages) != len(dag.ops):
-        raise refuse(state, step, f"{len(dag.ops)} operations for {len(stages)} stages")
-    return state.evolve(step, stages=tuple(stages), attach_map=attach_map, current_dag=dag)

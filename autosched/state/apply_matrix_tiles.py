@@ -15,7 +15,7 @@ from autosched.state.iterator import (
     IterKind,
     clean_name,
 )
-from autosched.state.refusal import refuse
+from autosched.state.refusal import refusal
 from autosched.state.stage import ComputeAt, StateStage
 from autosched.state.steps import MatrixTilesStep, inserted_stages
 from autosched.te.relations import AttachType
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 def matrix_tiles(state: State, step: MatrixTilesStep) -> State:
     """Insert the stages of a product on tensor cores; the DAG is replayed."""
     if not 0 <= step.writer_id < len(state.stages):
-        raise refuse(state, step, f"writer stage {step.writer_id} does not exist")
+        raise refusal(state, step, f"writer stage {step.writer_id} does not exist")
     for stage_id in {step.stage_id, step.writer_id}:
         stage = state.stages[stage_id]
         if len(stage.iters) != len(stage.op.root_iter_vars) or any(
             it.annotation is not Annotation.NONE for it in stage.iters
         ):
-            raise refuse(state, step, f"the loops of {stage.name} were changed before")
+            raise refusal(state, step, f"the loops of {stage.name} were changed before")
         if stage.compute_at is not ComputeAt.ROOT:
-            raise refuse(state, step, f"{stage.name} was inlined or attached before")
+            raise refusal(state, step, f"{stage.name} was inlined or attached before")
     steps = (*state.steps, step)
     replay = state.dag.replay(inserting_steps(steps))
     dag = state.dag.replayed(steps)

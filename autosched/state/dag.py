@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -83,22 +82,6 @@ class ComputeDAG:
     def flop_count(self) -> float:
         """The number of operations of one run; -1 when they cannot be counted."""
         return count_flops(self.ops)
-
-    @cached_property
-    def most_terms(self) -> int:
-        """The number of terms of the longest reduction, 1 where there is none.
-
-        The error of sums depends on it.
-
-        >>> import autosched
-        >>> autosched.Task.from_workload("conv2d_nhwc", N=1, H=9, W=9, CI=8, CO=4, KH=3, KW=3,
-        ...     stride=1, padding=0).dag.most_terms
-        72
-        """
-        axes = [op.reduce_axis for op in self.ops if isinstance(op, ComputeOp)]
-        ranges = [[axis.dom.extent for axis in each if axis.dom is not None] for each in axes]
-        lengths = [[e.value for e in each if isinstance(e, IntImm)] for each in ranges]
-        return max(map(math.prod, lengths), default=1)
 
     @cached_property
     def init_state(self) -> State:
@@ -258,7 +241,7 @@ def _output_ops(tensors: Sequence[Tensor]) -> list[Operation]:
 
 
 def _check_sizes(op: Operation) -> None:
-    """Raise ConfigError for a size of zero: there is nothing to search for, and no cost model."""
+    """Raise ConfigError for a size of zero: there is nothing to search for or to model."""
     for tensor in op.outputs:
         if any(isinstance(e, IntImm) and e.value <= 0 for e in tensor.shape):
             raise ConfigError(
@@ -268,8 +251,8 @@ def _check_sizes(op: Operation) -> None:
     for iv in op.reduce_axis if isinstance(op, ComputeOp) else ():
         if iv.dom is not None and isinstance(iv.dom.extent, IntImm) and iv.dom.extent.value <= 0:
             raise ConfigError(
-                f"{op.name}: reduction axis {iv.var.name} runs over nothing, from {iv.dom.min} "
-                f"for {iv.dom.extent}; give it at least 1"
+                f"{op.name}: reduction axis {iv.var.name} is empty, it has {iv.dom.extent} values "
+                f"from {iv.dom.min} on; give it at least 1"
             )
 
 

@@ -163,8 +163,8 @@ def _shown(indices: Sequence[Expr]) -> list[str]:
 
 
 def _new_dims(state: State, stage_id: int, names: Sequence[str]) -> list[tuple[int, int]] | None:
-    """The loops around and in the stage that index the input, as (axis, extent); None where the
-    loops around outnumber what the stage's own loops can name."""
+    """The loops around and in the stage that index the input, as (axis, extent); None where more
+    loops are around the stage than in it."""
     own = list(state.stages[stage_id].iters)
     target = state.attach_map.target_of(stage_id)
     around: list[Iterator] = []

@@ -141,7 +141,7 @@ def has_single_elementwise_matched_consumer(state: State, stage_id: int) -> int:
 def elementwise_consumer(state: State, stage_id: int) -> int:
     """The only consumer when it reads the stage element by element, else -1.
 
-    Also -1 when both stages reduce, and for a copy in shared memory.
+    Also -1 when both stages reduce, and when the consumer is a copy in shared memory.
     """
     readers = consumers(state, stage_id)
     if len(readers) != 1:

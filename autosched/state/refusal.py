@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from autosched.state.state import State
 
 
-def refuse(state: State, step: Step, reason: str) -> ScheduleError:
+def refusal(state: State, step: Step, reason: str) -> ScheduleError:
     """Make the error that says which step failed on which stage, and why; the caller raises it."""
     known = 0 <= step.stage_id < len(state.stages)
     stage = f" ({state.stages[step.stage_id].name})" if known else ""
@@ -25,5 +25,5 @@ def iterator_of(state: State, step: Step, iter_id: int) -> Iterator:
     """Iterator `iter_id` of the stage that `step` applies to; ScheduleError when there is none."""
     iters = state.stages[step.stage_id].iters
     if not 0 <= iter_id < len(iters):
-        raise refuse(state, step, f"iterator {iter_id} does not exist, the stage has {len(iters)}")
+        raise refusal(state, step, f"iterator {iter_id} does not exist, the stage has {len(iters)}")
     return iters[iter_id]

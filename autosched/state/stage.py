@@ -10,13 +10,6 @@ from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderO
 from autosched.tir.expr import IntImm, IterVar
 
 
-class OpType(IntEnum):
-    """The kind of a stage's operation."""
-
-    PLACEHOLDER = 0
-    COMPUTE = 1
-
-
 class ComputeAt(IntEnum):
     """Where a stage is computed: on its own, in its readers' bodies, or inside a loop."""
 
@@ -38,14 +31,12 @@ class StateStage:
         "iters",
         "note",
         "op",
-        "op_type",
         "storage_offset",
     )
 
     def __init__(
         self,
         op: Operation,
-        op_type: OpType,
         iters: tuple[Iterator, ...],
         compute_at: ComputeAt = ComputeAt.ROOT,
         auto_unroll_max_step: int = 0,
@@ -53,7 +44,6 @@ class StateStage:
         note: str = "",
     ) -> None:
         self.op = op
-        self.op_type = op_type
         self.iters = iters
         self.compute_at = compute_at
         self.auto_unroll_max_step = auto_unroll_max_step
@@ -68,7 +58,7 @@ class StateStage:
         Raises ScheduleError for an operation that is neither a placeholder nor a compute.
         """
         if isinstance(op, PlaceholderOp):
-            return StateStage(op, OpType.PLACEHOLDER, ())
+            return StateStage(op, ())
         if not isinstance(op, ComputeOp):
             raise ScheduleError(
                 f"compute DAG: {op!r} is neither a placeholder nor a compute operation; "
@@ -76,7 +66,7 @@ class StateStage:
             )
         spatial = (_axis_iterator(axis, IterKind.SPATIAL) for axis in op.axis)
         reduction = (_axis_iterator(axis, IterKind.REDUCTION) for axis in op.reduce_axis)
-        return StateStage(op, OpType.COMPUTE, (*spatial, *reduction))
+        return StateStage(op, (*spatial, *reduction))
 
     @property
     def name(self) -> str:
@@ -86,7 +76,7 @@ class StateStage:
     @property
     def is_placeholder(self) -> bool:
         """Whether the stage is an input."""
-        return self.op_type is OpType.PLACEHOLDER
+        return isinstance(self.op, PlaceholderOp)
 
     @property
     def is_inlined(self) -> bool:
@@ -105,7 +95,6 @@ class StateStage:
         """The stage with some parts replaced; None keeps a part."""
         return StateStage(
             self.op if op is None else op,
-            self.op_type,
             self.iters if iters is None else iters,
             self.compute_at if compute_at is None else compute_at,
             self.auto_unroll_max_step if auto_unroll_max_step is None else auto_unroll_max_step,

@@ -68,7 +68,7 @@ _fusion = lru_cache(maxsize=4096)(FuseStep)
 
 
 def _integer(name: str, value: Any) -> int:
-    """`value` if it is an integer; a NumPy integer as a Python one, since no record could hold it.
+    """`value` if it is an integer, NumPy's as Python's: no record could hold a NumPy integer.
 
     Raises ScheduleError. A plain int returns at once, because sketches make many calls.
     """
@@ -116,18 +116,17 @@ class State:
         self,
         step: Step,
         *,
-        stage_id: int = -1,
         stage: StateStage | None = None,
         stages: tuple[StateStage, ...] | None = None,
         attach_map: AttachMap | None = None,
         concrete: bool | None = None,
         current_dag: ComputeDAG | None = None,
     ) -> State:
-        """The state with `step` appended and one stage, or all, replaced; None keeps a part."""
+        """The state with `step` appended and its stage, or all, replaced; None keeps a part."""
         if stages is None:
             stages = self.stages
             if stage is not None:
-                stages = (*stages[:stage_id], stage, *stages[stage_id + 1 :])
+                stages = (*stages[: step.stage_id], stage, *stages[step.stage_id + 1 :])
         return State(
             self.dag,
             stages,

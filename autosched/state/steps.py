@@ -189,7 +189,7 @@ class CacheReadStep(Step):
 class CacheWriteStep(Step):
     """Compute the stage into `scope` first; the computing stage takes the stage's id.
 
-    Right after a ReorderStep of the stage, the axes of the cache are in the reordered order.
+    Right after a ReorderStep of the stage, the axes of the cache are in the new order.
     """
 
     code: ClassVar[str] = "CHW"

@@ -126,7 +126,7 @@ def decl_buffer(
     between = (0, *axis_separators, len(extents))
     if axis_separators and any(a >= b for a, b in pairwise(between)):
         raise ValueError(
-            f"decl_buffer {name}: axis_separators rise from 1 to {len(extents) - 1}, found "
+            f"decl_buffer {name}: axis_separators must rise from 1 to {len(extents) - 1}, found "
             f"{tuple(axis_separators)}"
         )
     if elem_offset is None and offset_factor > 1:

@@ -224,6 +224,11 @@ def _wider(a: DType, b: DType) -> DType:
     return a if a.code == "uint" else b
 
 
+def full_like(e: Expr, value: Scalar) -> Expr:
+    """The constant `value` in the type of `e`, in all of its lanes."""
+    return const(value, e.dtype)
+
+
 def broadcast(value: Expr, lanes: int) -> Expr:
     """`lanes` copies of a scalar."""
     return value if lanes == 1 else Broadcast(value, lanes)

@@ -39,7 +39,7 @@ def _text(e: Expr, names: Mapping[Var, str]) -> str:
             return f"{sides[0]} {_INFIX[type(e)]} {sides[1]}"
         case Min() | Max():
             return f"{_CALLS[type(e)]}({_text(e.a, names)}, {_text(e.b, names)})"
-    raise ValueError(f"no dimension of an argument: {e!r}")
+    raise ValueError(f"not a dimension of an argument: {e!r}")
 
 
 @lru_cache(maxsize=256)

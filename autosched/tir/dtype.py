@@ -131,6 +131,11 @@ class DType:
         return (self.bits + 7) // 8
 
     @cached_property
+    def value_bytes(self) -> int:
+        """Bytes of a value with all its lanes."""
+        return self.bytes * self.lanes
+
+    @cached_property
     def element(self) -> DType:
         """The type of one lane."""
         return self.with_lanes(1)

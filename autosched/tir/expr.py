@@ -118,7 +118,7 @@ class BinaryExpr(Expr):
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
         try:
             result: Expr = getattr(_op, self.fold)(*children)
-        except ZeroDivisionError:  # an integer division by 0 gives 0
+        except ZeroDivisionError:  # refused where a user writes it; x // 0 and x % 0 are 0
             return _op.const(0, children[0].dtype)
         return result
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.tir.conversion import broadcast, cast, const
+from autosched.tir.conversion import broadcast, cast, full_like
 from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import Call, Expr, FloatImm, Let, Var
 from autosched.tir.op import add, call, gt, lt, min_, mul, select, sub
@@ -39,7 +39,7 @@ def bits_value(value: float, dtype: DType) -> int:
     return int(rounded.view(f"uint{dtype.bits}"))
 
 
-def widen(value: Expr, target: DType, nan_safe: bool = True) -> Expr:
+def widen(value: Expr, target: DType) -> Expr:
     """`value`, a storage-only float, converted to float16, float32 or another type, exactly."""
     source, target = value.dtype, target.with_lanes(value.dtype.lanes)
     assert source.is_storage_float, f"{source} is computed in, not only stored"
@@ -47,11 +47,11 @@ def widen(value: Expr, target: DType, nan_safe: bool = True) -> Expr:
     wide = float32.with_lanes(source.lanes)
     if source.code == "bfloat":
         bits = cast(bits_type(wide), _bits(value))
-        return cast(target, _as(wide, call("shift_left", bits, _like(bits, 16))))
+        return cast(target, _as(wide, call("shift_left", bits, full_like(bits, 16))))
     if source.code == "e5m2":
         # float8_e5m2 has the sign and the exponent of float16: it is the upper byte.
         bits = cast(bits_type(half), _bits(value))
-        return cast(target, _as(half, call("shift_left", bits, _like(bits, 8))))
+        return cast(target, _as(half, call("shift_left", bits, full_like(bits, 8))))
     middle = half if target is half else wide
     if isinstance(value, Var):
         return cast(target, _widen_e4m3(_bits(value), middle))
@@ -64,18 +64,17 @@ def _widen_e4m3(bits: Expr, target: DType) -> Expr:
     half = target.bits == 16
     kind = bits_type(target)
     code = cast(kind, bits)
-    magnitude = call("bitwise_and", code, _like(code, 0x7F))
-    sign = call(
-        "shift_left", call("bitwise_and", code, _like(code, 0x80)), _like(code, kind.bits - 8)
-    )
+    magnitude = call("bitwise_and", code, full_like(code, 0x7F))
+    sign = call("bitwise_and", code, full_like(code, 0x80))
+    sign = call("shift_left", sign, full_like(code, kind.bits - 8))
     small = _bits(mul(cast(target, magnitude), _float(_E4M3_SMALLEST, target)))
     exponent = 0x2000 if half else 0x3C000000
     usual = add(
-        call("shift_left", magnitude, _like(code, 7 if half else 20)), _like(code, exponent)
+        call("shift_left", magnitude, full_like(code, 7 if half else 20)), full_like(code, exponent)
     )
-    finite = select(lt(magnitude, _like(code, 8)), small, usual)
-    nan = _like(code, 0x7E00 if half else 0x7FC00000)
-    found = select(gt(magnitude, _like(code, 0x7E)), nan, finite)
+    finite = select(lt(magnitude, full_like(code, 8)), small, usual)
+    nan = full_like(code, 0x7E00 if half else 0x7FC00000)
+    found = select(gt(magnitude, full_like(code, 0x7E)), nan, finite)
     return _as(target, call("bitwise_or", found, sign))
 
 
@@ -103,9 +102,10 @@ def narrow(value: Expr, target: DType, saturate: bool = False, nan_safe: bool = 
 
 def _narrow_as_tvm(bits: Expr, target: DType) -> Expr:
     dropped = bits.dtype.bits - target.bits
-    odd = call("bitwise_and", call("shift_right", bits, _like(bits, dropped)), _like(bits, 1))
-    whole = add(bits, add(odd, _like(bits, (1 << (dropped - 1)) - 1)))
-    return _as(target, cast(bits_type(target), call("shift_right", whole, _like(bits, dropped))))
+    places, one = full_like(bits, dropped), full_like(bits, 1)
+    odd = call("bitwise_and", call("shift_right", bits, places), one)
+    whole = add(bits, add(odd, full_like(bits, (1 << (dropped - 1)) - 1)))
+    return _as(target, cast(bits_type(target), call("shift_right", whole, places)))
 
 
 def _narrow(bits: Expr, target: DType, saturate: bool) -> Expr:
@@ -118,17 +118,17 @@ def _drop_low_half(bits: Expr, target: DType, saturate: bool) -> Expr:
     """Narrow to a type with the same exponent range: the upper half of the bits, rounded."""
     dropped = bits.dtype.bits - target.bits
     largest, infinity, nan = _SPECIAL[target.code]
-    top = call("shift_right", bits, _like(bits, dropped))
-    odd = call("bitwise_and", top, _like(bits, 1))
-    rounded = add(bits, add(odd, _like(bits, (1 << (dropped - 1)) - 1)))
-    found = call("shift_right", rounded, _like(bits, dropped))
-    sign = call("bitwise_and", top, _like(bits, 1 << (target.bits - 1)))
+    top = call("shift_right", bits, full_like(bits, dropped))
+    odd = call("bitwise_and", top, full_like(bits, 1))
+    rounded = add(bits, add(odd, full_like(bits, (1 << (dropped - 1)) - 1)))
+    found = call("shift_right", rounded, full_like(bits, dropped))
+    sign = call("bitwise_and", top, full_like(bits, 1 << (target.bits - 1)))
     if saturate:
-        magnitude = call("bitwise_and", found, _like(bits, (1 << (target.bits - 1)) - 1))
-        found = call("bitwise_or", min_(magnitude, _like(bits, largest)), sign)
-    magnitude = call("bitwise_and", bits, _like(bits, (1 << (bits.dtype.bits - 1)) - 1))
-    is_nan = gt(magnitude, _like(bits, infinity << dropped))
-    found = select(is_nan, call("bitwise_or", sign, _like(bits, nan)), found)
+        magnitude = call("bitwise_and", found, full_like(bits, (1 << (target.bits - 1)) - 1))
+        found = call("bitwise_or", min_(magnitude, full_like(bits, largest)), sign)
+    magnitude = call("bitwise_and", bits, full_like(bits, (1 << (bits.dtype.bits - 1)) - 1))
+    is_nan = gt(magnitude, full_like(bits, infinity << dropped))
+    found = select(is_nan, call("bitwise_or", sign, full_like(bits, nan)), found)
     return _as(target, cast(bits_type(target), found))
 
 
@@ -142,17 +142,19 @@ def _narrow_to_float8(bits: Expr, target: DType, saturate: bool) -> Expr:
     """
     largest, infinity, nan = _SPECIAL[target.code]
     shift, rebias, smallest, anchor = _TO_FLOAT8[target.code]
-    magnitude = call("bitwise_and", bits, _like(bits, 0x7FFFFFFF))
-    sign = call("bitwise_and", call("shift_right", bits, _like(bits, 24)), _like(bits, 0x80))
+    magnitude = call("bitwise_and", bits, full_like(bits, 0x7FFFFFFF))
+    sign = call("shift_right", bits, full_like(bits, 24))
+    sign = call("bitwise_and", sign, full_like(bits, 0x80))
     wide = float32.with_lanes(target.lanes)
     raised = _bits(add(_as(wide, magnitude), _float(anchor, wide)))
-    anchor_bits = _like(bits, int(np.float32(anchor).view(np.uint32)))
-    odd = call("bitwise_and", call("shift_right", magnitude, _like(bits, shift)), _like(bits, 1))
-    rounded = add(magnitude, add(odd, _like(bits, (1 << (shift - 1)) - 1)))
-    usual = sub(call("shift_right", rounded, _like(bits, shift)), _like(bits, rebias))
-    found = select(lt(magnitude, _like(bits, smallest)), sub(raised, anchor_bits), usual)
-    found = min_(found, _like(bits, largest if saturate else infinity))
-    found = select(gt(magnitude, _like(bits, 0x7F800000)), _like(bits, nan), found)
+    anchor_bits = full_like(bits, int(np.float32(anchor).view(np.uint32)))
+    odd = call("shift_right", magnitude, full_like(bits, shift))
+    odd = call("bitwise_and", odd, full_like(bits, 1))
+    rounded = add(magnitude, add(odd, full_like(bits, (1 << (shift - 1)) - 1)))
+    usual = sub(call("shift_right", rounded, full_like(bits, shift)), full_like(bits, rebias))
+    found = select(lt(magnitude, full_like(bits, smallest)), sub(raised, anchor_bits), usual)
+    found = min_(found, full_like(bits, largest if saturate else infinity))
+    found = select(gt(magnitude, full_like(bits, 0x7F800000)), full_like(bits, nan), found)
     return _as(target, cast(bits_type(target), call("bitwise_or", found, sign)))
 
 
@@ -172,10 +174,6 @@ def _bits(value: Expr) -> Expr:
 
 def _as(dtype: DType, bits: Expr) -> Expr:
     return Call(dtype, "reinterpret", (bits,))
-
-
-def _like(e: Expr, value: int) -> Expr:
-    return broadcast(const(value, e.dtype.element), e.dtype.lanes)
 
 
 def _float(value: float, dtype: DType) -> Expr:

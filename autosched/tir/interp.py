@@ -70,10 +70,9 @@ def run(
     `check_races` looks for accesses to shared, warp and global memory that no barrier orders; None
     means only when the function has barriers, since schedules have none before ThreadSync.
     `eager_select` checks the accesses in both values of a Select, both of which are executed after
-    RewriteUnsafeSelect; without it only the chosen value is evaluated. `watch` replaces
-    `check_races` and asks for more checks (`interp_watch.py`). Raises ValueError for arguments that
-    do not fit, and InterpreterError, with thread and statement as notes, for behaviour that is
-    undefined.
+    RewriteUnsafeSelect; without it only those of the chosen value. `watch` replaces `check_races`
+    and asks for more checks (`interp_watch.py`). Raises ValueError for arguments that do not fit,
+    and InterpreterError, with thread and statement as notes, for behaviour that is undefined.
     """
     scopes = {
         e.args[0].value

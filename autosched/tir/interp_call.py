@@ -134,7 +134,7 @@ def _lane_id(c: ExprCompiler, e: Call) -> Value:
 
 
 def _llvm_intrinsic(c: ExprCompiler, e: Call) -> Value:
-    """The value of an LLVM intrinsic: `llvm.exp.f32(x)` is `exp(x)`; others are dot products."""
+    """The value of an LLVM intrinsic: `dot_products.py` has some, `llvm.exp.f32(x)` is `exp(x)`."""
     product = DOT_PRODUCTS.get(e.args[0].value) if isinstance(e.args[0], StringImm) else None
     if product is not None:
         args = [c.expr(a) for a in e.args[1:]]

@@ -177,7 +177,7 @@ def in_elements(offset: Any, part: int, lanes: int) -> Any:
 def check_aligned(storage: Storage, index: Any, lanes: int, mask: Mask) -> Any:
     """`index` (threads or 1, lanes) of a vector access; AlignmentError if it is not aligned.
 
-    The first element of each thread must be a multiple of the number of lanes.
+    The index of each thread's first element must be a multiple of the number of lanes.
     """
     first = np.asarray(index)[:, 0]
     wrong = first % lanes != 0

@@ -1,8 +1,8 @@
 """Counts bank conflicts and sectors of a warp's memory accesses.
 
-Shared memory has 32 banks of 4 bytes. A warp's access takes as many passes as the number of
-different words that it accesses in one bank, at most over all banks. Accesses of 8 and 16 bytes are
-made by half and quarter warps. Global memory is transferred in sectors of 32 bytes.
+Shared memory has 32 banks of 4 bytes. A warp's access takes as many passes as it has different
+words in the bank with the most of them. Accesses of 8 and 16 bytes are made by half and quarter
+warps. Global memory is transferred in sectors of 32 bytes.
 """
 
 from __future__ import annotations

@@ -113,7 +113,9 @@ def _mma_fill(c: StmtCompiler, call: Call) -> None:
     _inside(c, call)
     count, data, at = call.args
     if not isinstance(count, IntImm):
-        raise InterpreterError(f"ptx_mma_fill of so many values as are not constant: {call!r}")
+        raise InterpreterError(
+            f"ptx_mma_fill needs a constant number of values, found {count}: {call!r}"
+        )
     c.emit(f"L.warps.zero({_place(c, call, data, call.dtype, at)}, {count.value}, {c.mask})")
 
 
@@ -147,7 +149,7 @@ def _wgmma_wait(c: StmtCompiler, call: Call) -> None:
     _inside(c, call)
     (pending,) = call.args
     if not isinstance(pending, IntImm):
-        raise InterpreterError(f"ptx_wgmma_wait for so many as are not constant: {call!r}")
+        raise InterpreterError(f"ptx_wgmma_wait needs a constant number, found {pending}: {call!r}")
     c.emit(f"L.groups.wait({pending.value})")
 
 

@@ -101,7 +101,7 @@ class StmtCompiler(ExprCompiler):
     def inside(self, head: str, loop: bool = False) -> Iterator[None]:
         """A context that emits an indented block below `head`.
 
-        Loops nested deeper than Python allows are moved to functions of their own.
+        Loops nested deeper than _DEEPEST go to functions of their own: Python limits nesting.
         """
         self.emit(head)
         self._depth += 1

@@ -88,6 +88,11 @@ def loads_in(e: Expr) -> Iterator[BufferLoad]:
     return (node for node in nodes_with(e, _LOADS) if isinstance(node, BufferLoad))
 
 
+def direct_loads(s: Stmt) -> Iterator[BufferLoad]:
+    """The loads of buffers that `s` itself holds (not its sub-statements)."""
+    return (load for e in direct_exprs(s) for load in loads_in(e))
+
+
 def exprs_with(root: Stmt, wanted: int) -> Iterator[Expr]:
     """Every distinct node below `root` that is, or contains, a node of the `wanted` kinds.
 

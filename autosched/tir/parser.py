@@ -53,7 +53,7 @@ def parse_module(text: str) -> IRModule:
         start = parser.token
         name, func = parser.func()
         if name in functions:
-            raise parser.fail(f"there is a function `{name}` above", start)
+            raise parser.error(f"there is a function `{name}` above", start)
         functions[name] = func
     return IRModule(functions, attrs)
 

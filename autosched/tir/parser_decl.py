@@ -98,7 +98,7 @@ class DeclParser(ExprParser):
         while self.accept(","):
             key = self.name(f"a field of {owner}")
             if key.text not in known:
-                raise self.fail(
+                raise self.error(
                     f"{owner} has no field `{key.text}`; expected one of {', '.join(known)}", key
                 )
             self.expect("=", f"after the field {key.text}")
@@ -285,7 +285,7 @@ class DeclParser(ExprParser):
     def resolve(self) -> None:
         """Replace the `Later` nodes of attributes; ParseError for a name that was never bound."""
         for name in self._unbound.values():
-            raise self.fail(f"`{name.text}` is bound nowhere", name)
+            raise self.error(f"`{name.text}` is bound nowhere", name)
         for stmt in self._attrs:
             stmt.node = self._resolved(stmt.node)
 

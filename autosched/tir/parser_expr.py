@@ -72,7 +72,7 @@ class ExprParser(Cursor):
         if var is None:
             var = self.vars[token.text] = make() if make else Var(token.text, dtype)
         if var.dtype is not dtype:
-            raise self.fail(f"`{token.text}` is {var.dtype} above, {dtype} here", token)
+            raise self.error(f"`{token.text}` is {var.dtype} above, {dtype} here", token)
         return var
 
     def exprs(self, end: str) -> tuple[Expr, ...]:
@@ -132,13 +132,13 @@ class ExprParser(Cursor):
             sign = self.next()
             right = self._atom()
             if sign.text == "/" and not result.dtype.is_float:
-                raise self.fail("`/` is for floats: write // or truncdiv(a, b)", sign)
+                raise self.error("`/` is for floats: write // or truncdiv(a, b)", sign)
             result = self._binary(sign, _PRODUCT[sign.text], result, right)
         return result
 
     def _binary(self, sign: Token, kind: type[BinaryExpr], a: Expr, b: Expr) -> Expr:
         if a.dtype is not b.dtype:
-            raise self.fail(
+            raise self.error(
                 f"`{sign.text}` of {a.dtype} and {b.dtype}; expected one type, such as "
                 f"{a.dtype}(...) on the right",
                 sign,
@@ -173,12 +173,12 @@ class ExprParser(Cursor):
 
     def _unknown(self, what: str, name: Token, known: Iterable[str]) -> ParseError:
         near = difflib.get_close_matches(name.text, known, n=3) or sorted(known)[:8]
-        return self.fail(
+        return self.error(
             f"unknown {what} `{name.text}`; known here: {', '.join(near) or 'none'}", name
         )
 
     def _number(self, dtype: DType | None) -> Expr:
-        """Parse a number of `dtype`; without one it is int32, or float32 if it has a fraction."""
+        """Parse a number of `dtype`; without one, digits alone are int32, all others float32."""
         negative = self.accept("-")
         token = self.kind("NUMBER", "a number after `-`")
         whole = token.text.isdigit()
@@ -188,7 +188,7 @@ class ExprParser(Cursor):
             return const(-float(value) if negative else float(value), dtype)
         value = -value if negative else value
         if not whole or not dtype.is_integral or not dtype.min_value <= value <= dtype.max_value:
-            raise self.fail(f"{value} is no {dtype}; write its type, such as int64(...)", token)
+            raise self.error(f"{value} is no {dtype}; write its type, such as int64(...)", token)
         return IntImm(int(value), dtype)
 
     # -- loads and calls
@@ -204,7 +204,7 @@ class ExprParser(Cursor):
         indices: list[Expr] = []
         self.list_of(lambda: indices.append(self._index()), "]")
         if len(indices) != len(buffer.shape):
-            raise self.fail(
+            raise self.error(
                 f"`{name.text}` has {len(buffer.shape)} dimensions, found {len(indices)} indices",
                 name,
             )
@@ -217,7 +217,7 @@ class ExprParser(Cursor):
             return low
         extent = self._extent(low)
         if not isinstance(extent, IntImm):
-            raise self.fail("the length of a slice is a number", start)
+            raise self.error("the length of a slice is a number", start)
         return Ramp(low, IntImm(1, low.dtype), extent.value)
 
     def range(self) -> Range:
@@ -239,7 +239,7 @@ class ExprParser(Cursor):
             return stop.b
         if isinstance(low, IntImm) and low.value == 0:
             return stop
-        raise self.fail(f"expected the end of a range written as {low!r} + its length", token)
+        raise self.error(f"expected the end of the range as {low!r} + LENGTH", token)
 
     def _call(self, name: Token) -> Expr:
         special = _SPECIAL.get(name.text)
@@ -254,13 +254,13 @@ class ExprParser(Cursor):
         if name.text not in EFFECTS:
             near = difflib.get_close_matches(name.text, EFFECTS, n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else ""
-            raise self.fail(f"unknown intrinsic `{name.text}`{hint}", name)
+            raise self.error(f"unknown intrinsic `{name.text}`{hint}", name)
         return self._intrinsic(name)
 
     def _args(self, name: Token, count: int) -> tuple[Expr, ...]:
         args = self.exprs(")")
         if len(args) != count:
-            raise self.fail(f"`{name.text}` takes {count} arguments, found {len(args)}", name)
+            raise self.error(f"`{name.text}` takes {count} arguments, found {len(args)}", name)
         return args
 
     def _intrinsic(self, name: Token) -> Expr:
@@ -276,7 +276,7 @@ class ExprParser(Cursor):
                 self.expect(",", f"or `)` after an argument of {name.text}")
         dtype = dtype or call_dtype(name.text, tuple(args))
         if dtype is None:
-            raise self.fail(f"`{name.text}` without arguments needs dtype=...", name)
+            raise self.error(f"`{name.text}` without arguments needs dtype=...", name)
         return Call(dtype, name.text, tuple(args))
 
     def _conversion(self, dtype: DType) -> Expr:
@@ -288,7 +288,7 @@ class ExprParser(Cursor):
         elif number.kind == "STRING" and dtype.is_float:
             text = self.string("inf or nan")
             if text not in ("inf", "-inf", "nan"):
-                raise self.fail(f'expected "inf", "-inf" or "nan", found {number}', number)
+                raise self.error(f'expected "inf", "-inf" or "nan", found {number}', number)
             value = FloatImm(float(text), dtype)
         else:
             value = Cast(dtype, self.expr())
@@ -315,7 +315,7 @@ class ExprParser(Cursor):
 
     def _lanes(self, name: Token, lanes: Expr) -> int:
         if not isinstance(lanes, IntImm):
-            raise self.fail(f"the lanes of `{name.text}` are a number, found {lanes!r}", name)
+            raise self.error(f"the lanes of `{name.text}` are a number, found {lanes!r}", name)
         return lanes.value
 
     def _shuffle(self, name: Token) -> Expr:
@@ -331,7 +331,7 @@ class ExprParser(Cursor):
         load = self.expr()
         predicate = self.predicate()
         if not isinstance(load, BufferLoad):
-            raise self.fail("`load` takes an access of a buffer", name)
+            raise self.error("`load` takes an access of a buffer", name)
         return BufferLoad(load.buffer, load.indices, predicate)
 
     def predicate(self) -> Expr:

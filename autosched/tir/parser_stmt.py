@@ -76,7 +76,7 @@ class StmtParser(DeclParser):
             else:
                 parts.append(self._statement())
         if not parts:
-            raise self.fail(f"expected a statement, found {self.token}")
+            raise self.error(f"expected a statement, found {self.token}")
         return parts[0] if len(parts) == 1 else SeqStmt(tuple(parts))
 
     # -- statements of one line, loops and branches
@@ -99,7 +99,7 @@ class StmtParser(DeclParser):
         self.expect("in", "after a loop variable")
         kind = self.name("a kind of loop")
         if kind.text not in _KINDS:
-            raise self.fail(f"expected one of {', '.join(_KINDS)}, found {kind}", kind)
+            raise self.error(f"expected one of {', '.join(_KINDS)}, found {kind}", kind)
         self.expect("(", "after the kind of a loop")
         low, extent = self._domain()
         fields = self.fields("a loop", "thread", "annotations")
@@ -129,7 +129,7 @@ class StmtParser(DeclParser):
         if self.accept("block", "("):
             return self._block()
         if not self._is_head():
-            raise self.fail(f"expected a statement with a body after `with`, found {self.token}")
+            raise self.error(f"expected a statement with a body after `with`, found {self.token}")
         return self._head()(self.suite("the head of a statement"))
 
     def _simple(self) -> Stmt:
@@ -173,11 +173,11 @@ class StmtParser(DeclParser):
 
     def _stored(self, token: Token, target: Expr, mask: Callable[[], Expr] | None) -> BufferStore:
         if not isinstance(target, BufferLoad) or target.predicate is not None:
-            raise self.fail(f"a value is stored in a buffer, found {target!r}", token)
+            raise self.error(f"a value is stored in a buffer, found {target!r}", token)
         at, value = self.token, self.expr()
         if value.dtype is not target.dtype:
             name = target.buffer.name
-            raise self.fail(f"`{name}` takes {target.dtype} here, found {value.dtype}", at)
+            raise self.error(f"`{name}` takes {target.dtype} here, found {value.dtype}", at)
         predicate = None if mask is None else mask()
         return BufferStore(target.buffer, value, target.indices, predicate)
 
@@ -289,7 +289,7 @@ class StmtParser(DeclParser):
         shape = [e.value for e in extents if isinstance(e, IntImm)]
         data = np.array(values, dtype.numpy)
         if data.size != np.prod(shape, dtype=int):
-            raise self.fail(f"expected as many values as {shape} has elements", start)
+            raise self.error(f"expected as many values as {shape} has elements", start)
         var = self.bind_pointer(name, dtype, fields.get("pointer"))
         if name.text not in self.buffers:
             self.view_of(name, var, extents, dtype, {})

@@ -110,7 +110,7 @@ def error(message: str, line: int, column: int, source: str) -> ParseError:
 
 
 class Cursor:
-    """A cursor over the tokens of a text. Methods that consume tokens return them."""
+    """A cursor over the tokens of a text, from the first to the last."""
 
     def __init__(self, text: str) -> None:
         self._lines = instance("text of TIR", text, str).split("\n")
@@ -146,16 +146,16 @@ class Cursor:
     def expect(self, text: str, where: str) -> Token:
         """Consume the operator or word `text`; ParseError for any other token."""
         if not self.peek(text):
-            raise self.fail(f"expected `{text}` {where}, found {self.token}")
+            raise self.error(f"expected `{text}` {where}, found {self.token}")
         return self.next()
 
     def kind(self, kind: str, what: str) -> Token:
         """Consume a token of a kind; ParseError, which names `what`, for any other token."""
         if self.token.kind != kind:
-            raise self.fail(f"expected {what}, found {self.token}")
+            raise self.error(f"expected {what}, found {self.token}")
         return self.next()
 
-    def fail(self, message: str, token: Token | None = None) -> ParseError:
+    def error(self, message: str, token: Token | None = None) -> ParseError:
         """The ParseError at the position of a token, by default the next one."""
         token = token or self.token
         return error(message, token.line, token.column, self._lines[token.line - 1])
@@ -164,7 +164,7 @@ class Cursor:
         """Consume a name that is not a keyword."""
         token = self.kind("NAME", what)
         if token.text in KEYWORDS:
-            raise self.fail(f"expected {what}, found the keyword `{token.text}`", token)
+            raise self.error(f"expected {what}, found the keyword `{token.text}`", token)
         return token
 
     def string(self, what: str) -> str:
@@ -173,13 +173,13 @@ class Cursor:
         try:
             return str(json.loads(token.text))
         except ValueError:
-            raise self.fail(f"{token} has an escape that JSON does not know", token) from None
+            raise self.error(f"{token} has an escape that JSON does not know", token) from None
 
     def integer(self, what: str) -> int:
         """Consume an integer and return it."""
         token = self.kind("NUMBER", what)
         if not token.text.isdigit():
-            raise self.fail(f"expected {what}, found {token}", token)
+            raise self.error(f"expected {what}, found {token}", token)
         return int(token.text)
 
     def dtype(self) -> DType:
@@ -187,7 +187,7 @@ class Cursor:
         token = self.kind("NAME", "a type such as float32")
         found = dtype_or_none(token.text)
         if found is None:
-            raise self.fail(f"expected a type such as float32, found {token}", token)
+            raise self.error(f"expected a type such as float32, found {token}", token)
         return found
 
     def list_of(self, read: Callable[[], object], end: str) -> None:

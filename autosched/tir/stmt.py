@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import prod
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -130,6 +131,12 @@ class Allocate(Stmt):
     condition: Expr
     body: Stmt
     annotations: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def constant_bytes(self) -> int | None:
+        """The size in bytes; None if an extent is not constant."""
+        sizes = [e.value for e in self.extents if isinstance(e, IntImm)]
+        return prod(sizes) * self.dtype.value_bytes if len(sizes) == len(self.extents) else None
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -85,7 +85,7 @@ def replace_stmt(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 
 class _Mapper:
-    """Applies `expr` to all expressions of a statement; an object as `_Substituter` is one."""
+    """Applies `expr` to all expressions of a statement; an object, as `_Substituter` in walk.py."""
 
     __slots__ = ("expr",)
 

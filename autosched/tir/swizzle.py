@@ -51,9 +51,9 @@ class Swizzle:
 def swizzle_for(row_elements: int, element_bytes: int) -> Swizzle | None:
     """The swizzle that avoids bank conflicts of 8 rows of 16 bytes; None if there are none.
 
-    The rows of the tile, of `row_elements`, are adjacent. In rows of 128 bytes or more, the swizzle
-    permutes eight pieces of 16 bytes. In shorter rows it permutes the pieces of a row, and changes
-    every 128 bytes. None also for rows whose length is not a power of two.
+    Rows have `row_elements` and are adjacent. In rows of 128 bytes or more, the swizzle permutes
+    eight pieces of 16 bytes. In shorter rows it permutes the pieces of a row, and changes every 128
+    bytes. None also for rows whose length is not a power of two.
     """
     row = row_elements * element_bytes
     if row <= 16 or row & (row - 1):

@@ -11,9 +11,9 @@
 | llvm.x86.tilerelease() | release the tiles |
 
 Sums of byte products wrap. tdpbf16ps sums the products of even k and those of odd k separately,
-by fused multiply-adds, then adds both sums to C. It treats denormal operands and results as zero
-and rounds to nearest even (Intel SDM, TDPBF16PS; tests/tir/test_tiles.py compares with the
-processor).
+by fused multiply-adds, then adds the two sums, and their sum to C. It treats denormal operands and
+results as zero and rounds to nearest even (Intel SDM, TDPBF16PS; tests/tir/test_tiles.py compares
+with the processor).
 """
 
 from __future__ import annotations

@@ -72,15 +72,6 @@ def verify(func: PrimFunc) -> None:
     checker.stmt(func.body)
 
 
-def is_well_formed(func: PrimFunc) -> bool:
-    """Whether `verify` accepts `func`."""
-    try:
-        verify(func)
-    except VerifyError:
-        return False
-    return True
-
-
 def _unprintable(message: str, where: str) -> VerifyError:
     error = VerifyError(message)
     error.add_note(f"in the statement\n{where}")
@@ -167,7 +158,9 @@ class _Checker:
                 raise VerifyError(f"{var.name} is {var.dtype}, its value {value.dtype}")
             case DeclBuffer(buffer):
                 if buffer.data not in self._bound:
-                    raise VerifyError(f"buffer {buffer.name} is declared over memory that is none")
+                    raise VerifyError(
+                        f"buffer {buffer.name} is declared over memory that nothing allocates"
+                    )
                 for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
                     if size is not None:
                         self.expr(size)
@@ -266,7 +259,9 @@ class _Checker:
                     raise VerifyError(f"variable {e.name} is used outside of its binding")
             case BinaryExpr(a, b):
                 if a.dtype is not b.dtype:
-                    raise VerifyError(f"operands of {a.dtype} and {b.dtype} in {e!r}")
+                    raise VerifyError(
+                        f"operands of different types, {a.dtype} and {b.dtype}, in {e!r}"
+                    )
                 if a.dtype.is_bool and isinstance(e, _OF_NUMBERS):
                     raise VerifyError(f"{type(e).__name__} of truth values in {e!r}")
                 if isinstance(e, And | Or) and not a.dtype.is_bool:

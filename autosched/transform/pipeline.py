@@ -245,7 +245,7 @@ DEVICE_PIPELINE: tuple[Pass, ...] = (
     SplitWideVectors(),
     LowerIntrin(),
 )
-"""From that function to a host function that launches kernels, which become CUDA C."""
+"""The passes from the result of `gpu_pipeline` to a host function and kernels, for CUDA C."""
 
 
 def names_of(kind: str) -> tuple[str, ...]:

@@ -84,9 +84,9 @@ class ChosenInput:
         return {self.form: value, **({_DIGEST: self.digest} if self.digest else {})}
 
     def require_trusted(self, where: str) -> None:
-        """Raise ConfigError, which begins with `where`, unless a function's file may run.
+        """Raise ConfigError, which begins with `where`, unless a function's file is trusted.
 
-        The file is one that a record names.
+        It concerns files that a record names. Other forms than functions run no code.
         """
         if self.form == "function":
             require_trusted(self.value, where)
@@ -100,7 +100,9 @@ class ChosenInput:
         where = f"inputs: {tensor.name}"
         shape, dtype = shape_of(tensor), tensor.dtype.numpy
         if self.form in ("uniform", "normal") and dtype.kind in "iub":
-            raise ConfigError(f"{where}: {self.form} is for floats, it is {dtype}; use integers")
+            raise ConfigError(
+                f"{where}: {self.form} is for floats, this input is {dtype}; use integers"
+            )
         made = self._values(where, shape, dtype, rng)
         exact = self.form in ("file", "function")
         _require_fit(where, made, shape, dtype if exact else made.dtype)
@@ -175,7 +177,7 @@ def replace_inputs(
     table = {name if name in names else normalised(name): entry for name, entry in chosen}
     if len(table) < len(chosen):
         twice = ", ".join(visible(name) for name, _ in chosen if name not in table)
-        raise ConfigError(f"inputs: {twice}: the same input is given by another name, too")
+        raise ConfigError(f"inputs: {twice}: the same input is also given under another name")
     for name in table:
         if name not in names:
             raise ConfigError(

@@ -216,7 +216,7 @@ class _Grid:
         self.values = values
         self.kept = kept
         self.env: dict[Var, Any] = {}
-        self.axes = (*op.axis, *op.reduce_axis)
+        self.axes = op.root_iter_vars
         for k, axis in enumerate(self.axes):
             points = np.arange(start, start + rows) if k == 0 else np.arange(_extent(axis))
             shape = [1] * len(self.axes)

@@ -40,8 +40,8 @@ def index_values(tensors: Sequence[Tensor], *, drawn: bool = False) -> dict[Tens
         )
         if most < least and not read.guarded:
             raise ConfigError(
-                f"{read.op.name} reads {read.tensor.name} at {read.index!r}, which no index from 0 "
-                f"on keeps inside its axis of length {read.size}"
+                f"{read.op.name} reads {read.tensor.name} at {read.index!r}, which is outside its "
+                f"axis of length {read.size} for every index from 0 on"
             )
         if read.guarded and (not drawn or most < least):
             least, most = 0, max(most, 0)
@@ -52,8 +52,8 @@ def index_values(tensors: Sequence[Tensor], *, drawn: bool = False) -> dict[Tens
             both = range(max(least, known.start), min(most + 1, known.stop))
             if not both and not read.guarded:
                 raise ConfigError(
-                    f"{read.op.name} reads {read.tensor.name} at {read.index!r}, which no value of "
-                    f"{load.producer.name} keeps inside that stays inside elsewhere"
+                    f"{read.op.name} reads {read.tensor.name} at {read.index!r}: no value of "
+                    f"{load.producer.name} keeps all reads that depend on it inside their axes"
                 )
             values[load.producer] = both or known
     return values

@@ -246,7 +246,7 @@ def computation_text(tensors: Sequence[Tensor]) -> str:
         shapes = ", ".join(f"{out.dtype} {out.shape!r}" for out in op.outputs)
         line = f"{op.name}: {shapes}"
         if isinstance(op, ComputeOp):
-            axes = [(axis.var.name, axis.dom) for axis in (*op.axis, *op.reduce_axis)]
+            axes = [(axis.var.name, axis.dom) for axis in op.root_iter_vars]
             line += f" {axes!r} = {op.body!r}"
         lines.append(line)
     return "\n".join(lines)

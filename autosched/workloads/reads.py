@@ -37,8 +37,8 @@ def check_variables(title: str, tensors: Sequence[Tensor]) -> None:
             if unknown:
                 names = ", ".join(sorted(var.name for var in unknown))
                 raise ConfigError(
-                    f"{title}: {op.name} uses {names}, no axis of it; reduce over it "
-                    "(te.sum(..., axis=...)), or give a number"
+                    f"{title}: {op.name} uses {names}, which is not one of its axes; reduce over "
+                    "it (te.sum(..., axis=...)), or give a number"
                 )
 
 

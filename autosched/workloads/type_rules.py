@@ -134,25 +134,26 @@ class TypeRules:
     def _remedy(self, name: str, kind: Any) -> str:
         if name != "dtype" or kind not in STORED:
             return ""
-        return f"; in_dtype={kind} is of inputs alone, for sums in {self._accumulator(kind)}"
+        sums = self._accumulator(kind)
+        return f"; in_dtype={kind} sets the type of the inputs only, with sums in {sums}"
 
     def _check(self, where: str, types: Types) -> None:
         acc, out = DType(types.acc), DType(types.out)
         if types.acc not in self.allowed("acc_dtype"):
             raise ConfigError(
-                f"{where}dtype {acc} is no type for sums; give acc_dtype too, one of "
+                f"{where}dtype {acc} cannot be the type of sums; give acc_dtype too, one of "
                 f"{', '.join(self.allowed('acc_dtype'))}"
             )
         for name, given in (("in_dtype", types.inputs), ("weight_dtype", types.weights)):
             if not _holds(acc, DType(given)):
                 raise ConfigError(
-                    f"{where}acc_dtype {acc} does not hold the numbers of {name} {given}; give "
+                    f"{where}acc_dtype {acc} cannot hold all values of {name} {given}; give "
                     f"{self._accumulator(types.inputs, types.weights)}"
                 )
         if out.is_integral and acc.is_float:
             raise ConfigError(
-                f"{where}out_dtype {out} of sums in {acc} leaves open how they are rounded; write "
-                "an expression that says it, e.g. int8(clip(rint(...), -128, 127))"
+                f"{where}out_dtype {out} does not determine how sums in {acc} are rounded; write "
+                "an expression that does, e.g. int8(clip(rint(...), -128, 127))"
             )
 
 

@@ -85,7 +85,7 @@ DELIBERATE = re.compile(
             "only Ansor .*compute_(inline|at): stage .*: (an output|a reduction|a placeholder) ",
             "only .*parallel: stage .*: a reduce axis",
             "only .* bound to (vthread|block).*: a reduction is shared by the threads of a block",
-            "only .*storage_align: stage .*: its tensor has no such dimension",
+            "only .*storage_align: stage .*: it is not one dimension of its tensor",
             "only .*which is not around the stage",
             "only .*bind: stage .* runs loop .* of the stage too",
             "only .*: length .* is not positive",

@@ -55,7 +55,9 @@ def meaning(column: str) -> str:
     if column.startswith("B") and "." in column:
         slot, _, rest = column.partition(".")
         base, _, value = rest.partition(".")
-        return f"buffer {slot[1:]} by falling cache lines: {_BUFFER[base].format(value)}"
+        return (
+            f"buffer {slot[1:]} (the one with most cache lines is 0): {_BUFFER[base].format(value)}"
+        )
     if column.startswith("arith_intensity_curve_"):
         tenth = int(column.rpartition("_")[2]) + 1
         return f"float operations per byte where {tenth}/10 of the operations are done"

@@ -227,7 +227,7 @@ def _uneven_loop(
         loop.extent,
         own,
         tuple(reads),
-        _is_vector(loop),
+        loop.kind is ForKind.VECTORIZED,
         tuple(blocks) if any(blocks) else (),
         conditions.lanes,
         conditions.conditional,
@@ -239,7 +239,3 @@ def _places_read(store: StoreFacts) -> list[tuple[Index, BufferInfo]]:
     first = [(access.indices[0], access.info) for access in store.accesses[1:]]
     others = [(index, store.accesses[k].info) for k, index, _ in store.others]
     return first + others
-
-
-def _is_vector(loop: Loop) -> bool:
-    return loop.kind is ForKind.VECTORIZED

@@ -27,7 +27,7 @@ _ACCESS = {
     **{f"scope.{k}=": f"storage: {k}" for k in SCOPES},
     "bytes": "bytes accessed over all iterations, repetitions counted",
     "unique_bytes": "bytes accessed, each counted once",
-    "lines": "cache lines moved over all iterations when only the last data are kept",
+    "lines": "cache lines moved over all iterations if only the last iteration's are kept",
     "unique_lines": "cache lines accessed, each counted once",
     **{f"reuse_type.{k}=": f"why an element is accessed again: {k[1:]}" for k in REUSE_TYPES},
     "reuse_dis_iter": "iterations between two accesses to an element",
@@ -36,10 +36,10 @@ _ACCESS = {
     "bytes_d_reuse_ct": "bytes / reuse_ct",
     "lines_d_reuse_ct": "lines / reuse_ct",
     "stride": "elements between accesses of consecutive iterations of the innermost loop",
-    "vec_stride": "elements between neighbouring lanes of a vector (innermost loop if none)",
+    "vec_stride": "elements between neighbouring lanes of a vector (else of the innermost loop)",
     "lanes.invariant=": "all lanes of a vector access one element",
     "lanes.contiguous=": "neighbouring lanes access neighbouring elements",
-    "lanes.strided=": "lanes access elements that are apart",
+    "lanes.strided=": "neighbouring lanes access elements that are not neighbours",
     "run_bytes": "contiguous bytes of the region that is accessed",
     "sectors": "memory transactions of one warp (GPU, global memory)",
     "bank_conflicts": "most words of one bank accessed at a time (GPU, shared memory)",
@@ -78,12 +78,12 @@ def _operation(name: str) -> str:
 _CACHE_NAMES = {"l1": "L1", "l2": "L2", "l3": "L3"}
 _WALKED = {
     **{
-        f"walk_{c}_lines": f"lines that the code, in its own order, moves into {_CACHE_NAMES[c]}"
+        f"walk_{c}_lines": f"lines moved into {_CACHE_NAMES[c]} in the loop order of the code"
         for c in CACHES
     },
-    **{f"walk_{c}_runs": f"runs of neighbouring lines that walk_{c}_lines come in" for c in CACHES},
-    "walk_tlb_pages": "pages that the first level of the TLB looks up",
-    "walk_stlb_pages": "pages that its second level looks up",
+    **{f"walk_{c}_runs": f"runs of neighbouring lines in walk_{c}_lines" for c in CACHES},
+    "walk_tlb_pages": "pages that the first level of the TLB does not hold",
+    "walk_stlb_pages": "pages that the second level of the TLB does not hold",
 }
 
 _GROUPS: dict[str, dict[str, str]] = {
@@ -95,7 +95,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "parallel_balance=": "share of the threads that are busy when all chunks take equally long",
     },
     "buffer access": {
-        f"B{b}.{name}": f"buffer {b} by falling lines: {text}"
+        f"B{b}.{name}": f"buffer {b} (the one with most lines is 0): {text}"
         for b in range(MAX_BUFFERS)
         for name, text in _ACCESS.items()
     },
@@ -105,32 +105,32 @@ _GROUPS: dict[str, dict[str, str]] = {
         **{
             f"{c}_intensity": f"operations per byte moved into {_CACHE_NAMES[c]}" for c in CACHES
         },
-        "lanes_invariant=": "share of the accesses whose lanes are one element",
-        "lanes_contiguous=": "share of the accesses whose lanes are neighbours",
-        "lanes_strided=": "share of the accesses whose lanes are apart",
+        "lanes_invariant=": "share of the accesses whose lanes access one element",
+        "lanes_contiguous=": "share of the accesses whose lanes access neighbouring elements",
+        "lanes_strided=": "share of the accesses whose lanes access other elements",
     },
     "walk": {
         **_WALKED,
-        **{f"{name}_intensity": f"operations for each of {name}" for name in _WALKED},
-        "walk_cycles": "foreseen cycles of the busiest thread for all this",
-        "walk_cycles_per_op": "walk_cycles per operation, in hundredths",
-        "bound_cycles_per_op": "the larger of compute_cycles and walk_cycles per operation (1/100)",
+        **{f"{name}_intensity": f"operations / {name}" for name in _WALKED},
+        "walk_cycles": "predicted cycles of the busiest thread for the traffic of this group",
+        "walk_cycles_per_op": "100 * walk_cycles / operations",
+        "bound_cycles_per_op": "100 * the larger of compute_cycles and walk_cycles, per operation",
     },
     "arithmetic intensity": {
         f"arith_intensity_curve_{k}": f"float operations per byte where {k + 1}/10 of them are done"
         for k in range(CURVE_POINTS)
     },
     "registers": {
-        "nest_depth": "loops of the nest around this store that the code generator takes",
+        "nest_depth": "loops around this store that the code generator arranges together",
         "nest_iterations": "iterations of that nest",
-        "lanes=": "share of a vector register that the foreseen lanes fill",
-        "vec_excess": "vector registers that a vectorised loop takes",
-        "folded=": "the foreseen lanes run along the reduction",
-        "gathers": "reads whose foreseen lanes are apart",
+        "lanes=": "share of a vector register that the predicted lanes fill",
+        "vec_excess": "vector registers that a vectorised loop needs",
+        "folded=": "the predicted lanes run along the reduction",
+        "gathers": "reads whose predicted lanes access elements that are not neighbours",
         "accumulators": "vectors of outputs that a register tile holds",
-        "register_share=": "registers that the tile and its operands take, of all",
-        "tile_cycles": "foreseen cycles for a vector of one iteration, in tenths",
-        "written_tile": "stored elements of the loops inside the innermost reduction loop",
+        "register_share=": "registers that the tile and its operands need, as a share of all",
+        "tile_cycles": "10 * the predicted cycles for one vector of one iteration",
+        "written_tile": "iterations of the loops inside the innermost reduction loop",
         "inner_len": "extent of the innermost loop",
         "inner_reduce=": "the innermost loop is a reduction",
         "inner_reduce_len": "extent of the innermost reduction loop",
@@ -140,17 +140,17 @@ _GROUPS: dict[str, dict[str, str]] = {
         "guards": "conditions around the store",
         "guard_inner=": "there is a condition inside all loops",
         "guarded": "checks of conditions over all iterations",
-        "within=": "least extent of an accessed dimension, of what the loops reach there",
+        "within=": "least ratio of a dimension's extent to what loops reach along it, at most 1",
     },
     "gpu": {
         "is_gpu=": "1 on a GPU",
         "blocks": "thread blocks",
         "block_threads": "threads of a block",
         "vthreads": "virtual threads of a thread",
-        "warp_fill=": "share of the threads in the block's warps that exist",
+        "warp_fill=": "threads of a block, as a share of those that its warps have room for",
         "shared_bytes": "shared memory of a block",
         "local_bytes": "local storage of a thread",
-        "occupancy=": "resident threads of a multiprocessor, of its limit",
+        "occupancy=": "resident threads of a multiprocessor, as a share of its limit",
     },
     "allocation": {
         "alloc_size": "bytes allocated for the stored buffer",
@@ -164,26 +164,26 @@ _GROUPS: dict[str, dict[str, str]] = {
         "auto_unroll_max_step": "the unroll pragma around the store",
     },
     "estimate": {
-        "compute_cycles": "foreseen cycles of the busiest thread, all data in L1",
-        "memory_cycles": "foreseen cycles of the busiest thread to move its data",
-        "cycles_per_op": "foreseen cycles per operation, in hundredths",
-        "cycles_share=": "foreseen cycles of this row, of the program's",
-        "ops_share=": "operations of this row, of the program's",
-        "iterations_share=": "iterations of this row, of the program's",
+        "compute_cycles": "predicted cycles of the busiest thread if all data were in L1",
+        "memory_cycles": "predicted cycles of the busiest thread to move its data",
+        "cycles_per_op": "100 * predicted cycles / operations",
+        "cycles_share=": "predicted cycles of this row, as a share of the program's",
+        "ops_share=": "operations of this row, as a share of the program's",
+        "iterations_share=": "iterations of this row, as a share of the program's",
     },
     "program": {
-        "rows": "stored buffers of the program",
+        "rows": "number of stored buffers of the program",
         "program_ops": "operations of the program",
-        "program_cycles": "foreseen cycles of the program",
-        "program_memory": "foreseen cycles of the program to move data",
-        "program_cycles_per_op": "foreseen cycles of the program per operation, in hundredths",
-        "program_traffic_l1": "bytes into L1 of the program, of those that it must move",
-        "program_traffic_l2": "bytes into L2 of the program, of those that it must move",
+        "program_cycles": "predicted cycles of the program",
+        "program_memory": "predicted cycles of the program to move data",
+        "program_cycles_per_op": "100 * predicted cycles of the program / operations",
+        "program_traffic_l1": "bytes that the program moves into L1 / bytes that it must move",
+        "program_traffic_l2": "bytes that the program moves into L2 / bytes that it must move",
         "program_alloc": "bytes of the program's intermediate buffers",
-        "program_walk": "walk_cycles of the program",
-        "program_walk_per_op": "walk_cycles of the program per operation, in hundredths",
-        "program_bound": "compute_cycles or, if more, walk_cycles of each row, of the program",
-        "program_bound_per_op": "program_bound per operation, in hundredths",
+        "program_walk": "sum of the walk_cycles of all rows",
+        "program_walk_per_op": "100 * program_walk / operations",
+        "program_bound": "sum over all rows of the larger of compute_cycles and walk_cycles",
+        "program_bound_per_op": "100 * program_bound / operations",
     },
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ INNER_REDUCE, MIDDLE_REDUCE, OUTER_REDUCE, MIXED = range(4, 8)
 def position(loop: Loop, loops: Sequence[Loop], stored: frozenset[Var]) -> int:
     """The position of `loop`, an index into names.POSITIONS.
 
-    A loop is spatial when one of the variables `stored` of the stored index is its variable. Among
+    A loop is spatial when the stored index depends on it: its variable is one of `stored`. Among
     the spatial or the reduction loops, the innermost one is inner, also when it is the only one;
     the outermost one is outer. Other loops that run once do not count.
     """

@@ -29,7 +29,7 @@ from autosched.features.autosched_1.tensor_cores import is_fragment
 from autosched.features.autosched_1.within_bounds import within_bounds
 from autosched.features.walk.scope import BufferInfo
 from autosched.features.walk.strides import Coefficients
-from autosched.features.walk.visitor import Nest
+from autosched.features.walk.visitor import VTHREAD, Nest
 from autosched.nest.plan import Planned, plan_store
 from autosched.target import Target
 from autosched.tir.expr import Expr, Var
@@ -47,7 +47,6 @@ from autosched.transform.loops.skip_zeros import SkipZeros
 from autosched.transform.vector.hint_borders import HintBorders
 
 _SCALED = np.array(SCALED)
-_VTHREAD = 7
 
 
 @dataclass(slots=True)
@@ -99,7 +98,7 @@ class _Collector:
             kernel = self.kernels.setdefault(id(nest.loops[0]), Kernel(nest.loops[0]))
             copies = 1
             for loop in nest.loops:
-                copies *= loop.extent if loop.thread == _VTHREAD else 1
+                copies *= loop.extent if loop.thread == VTHREAD else 1
             if info.scope == "shared":
                 kernel.shared += elements * info.bytes * nest.stages
             elif is_fragment(info):

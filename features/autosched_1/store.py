@@ -12,13 +12,12 @@ from autosched.features.walk.access import accesses_of
 from autosched.features.walk.count import count_mads, count_ops
 from autosched.features.walk.scope import Access, Loop, Siblings
 from autosched.features.walk.strides import Coefficients, Index, Strides
-from autosched.features.walk.visitor import Nest
+from autosched.features.walk.visitor import VTHREAD, Nest
 from autosched.tir.expr import Expr, Var
 from autosched.tir.stmt import BufferStore
 from autosched.transform.vector.instructions import step_weight
 
 _FLOAT_MAD, _FLOAT_ADDSUB, _FLOAT_MUL = range(3)
-_VTHREAD = 7
 
 
 @dataclass(slots=True)
@@ -174,7 +173,7 @@ def _distinct(loops: Sequence[Loop], accesses: Sequence[Access]) -> list[Loop]:
     if not any(loop.thread for loop in loops):
         return list(loops)
     used = {var for access in accesses for var in access.used}
-    last = {loop.thread: loop for loop in loops if loop.thread not in (0, _VTHREAD)}
+    last = {loop.thread: loop for loop in loops if loop.thread not in (0, VTHREAD)}
     return [
         loop
         for loop in loops

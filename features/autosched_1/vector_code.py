@@ -75,7 +75,7 @@ def _code(piece: Piece, core: Core, fit: int, weight: float, accesses: int) -> V
 
 
 def _plain_cycles(nest: LoopNest, core: Core, weight: float) -> float:
-    """Cycles to load, compute and store one vector; lanes that are no neighbours go one by one."""
+    """Cycles to load, compute and store one vector; gathers and scatters go lane by lane."""
     loads = total(float(nest.width) if nest.gathered(k) else 1.0 for k in range(len(nest.steps)))
     if nest.scattered:
         loads += nest.width

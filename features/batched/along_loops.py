@@ -6,13 +6,18 @@ long.
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from itertools import pairwise
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _Made = TypeVar("_Made", bound=np.generic)
+_Tables = TypeVar("_Tables", bound="DataclassInstance")
 _Number = TypeVar("_Number", bound=np.number)
 Counts = npt.NDArray[np.int16]
 
@@ -69,3 +74,10 @@ def picked(
     if those.dtype == np.bool_:
         return table.compress(those, axis=-1)
     return table.take(those, axis=-1)
+
+
+def picked_in_all(tables: _Tables, those: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> _Tables:
+    """A copy of the dataclass `tables` with the columns `those` of each of its arrays."""
+    arrays = ((own.name, getattr(tables, own.name)) for own in fields(tables))
+    found = {name: picked(own, those) for name, own in arrays if isinstance(own, np.ndarray)}
+    return replace(tables, **found)

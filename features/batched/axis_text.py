@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from autosched.tir.expr import Expr, FloorDiv, FloorMod, IntImm, Mul, Var
+from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Var
 
 Bounds = tuple[int, int]
 """The smallest and the largest value."""
@@ -54,8 +54,8 @@ class AxisText:
     def cut(self) -> bool:
         """Whether the text is a digit of a sum, the quotient of a remainder.
 
-        In a difference, Ansor may write it otherwise: it turns (o * 3 + t) % 360 // 72 into o % 120
-        // 24.
+        In a difference, Ansor may write it otherwise: (o * 3 + t) % 360 // 72 becomes
+        o % 120 // 24.
         """
         return isinstance(self.text, FloorDiv) and isinstance(self.text.a, FloorMod)
 
@@ -64,8 +64,9 @@ class AxisText:
 class StageText:
     """The texts of all axes of a stage.
 
-    `key` has the numbers that they follow from. `variables` (None for a loop that runs once) and
-    `sizes` are those of the stage's loops by position. `conditions` are around the store.
+    `key` has the numbers that they follow from. `variables` (None for a loop that runs once, unless
+    it is a thread axis) and `sizes` are those of the stage's loops by position. `conditions` are
+    around the store.
     """
 
     key: tuple[int, ...]
@@ -73,3 +74,8 @@ class StageText:
     sizes: tuple[int, ...]
     conditions: tuple[Expr, ...]
     axes: tuple[AxisText, ...]
+
+
+def terms_of(e: Expr) -> list[Expr]:
+    """The terms of a sum."""
+    return [*terms_of(e.a), e.b] if isinstance(e, Add) else [e]

@@ -30,9 +30,9 @@ from autosched.state.steps import Step
 from autosched.target import Target
 
 Steps = tuple[Step, ...]
-FEW = "few that compute the same"
+FEW = "too few candidates of one program"
 ILLEGAL = "illegal steps"
-NO_LENGTHS = "lengths that are not known"
+NO_LENGTHS = "split lengths that are not chosen yet"
 _MOST_PLANS = 50_000
 
 
@@ -84,13 +84,15 @@ class BatchedFeatures:
     [(1, 164), (1, 164)]
     """
 
+    _features = ANSOR
+    _within_bounds = False
+
     def __init__(self, dag: ComputeDAG, target: Target, ansor_limits: bool = True) -> None:
         """With `ansor_limits`, shared memory counts as in `verify_gpu`."""
         keep_freed()
         self._dag, self._target = dag, target
         self._ansor_limits = ansor_limits
-        self._as_ansor = True
-        self._within_bounds = False
+        self._as_ansor = self._features == ANSOR
         self._least = 1
         self._limits = Limits.of(target, ansor_limits) if target.is_gpu else None
         self._structures = Structures()
@@ -134,7 +136,7 @@ class BatchedFeatures:
 
     def _one(self, steps: Steps) -> Rows | None:
         try:
-            return rows_of_steps(self._dag, steps, self._target, ANSOR, self._ansor_limits)
+            return rows_of_steps(self._dag, steps, self._target, self._features, self._ansor_limits)
         except ScheduleError:
             return None
 
@@ -217,13 +219,7 @@ class BatchedFeatures:
             return [*rest, *members]
         bad = rows.forms.bad
         self.share.reasons += rows.forms.reasons
-        for k, (n, values, no) in enumerate(
-            zip(members, rows.values, bad | rows.refused, strict=True)
-        ):
-            if not no:
-                found[n] = values
-                if buffers is not None:
-                    buffers[n] = rows.buffers(k)
+        rows.hand_out(members, found, buffers)
         return [*rest, *(n for n, no in zip(members, bad, strict=True) if no)]
 
     def _rows(self, program: Program, ops: ProgramOps, population: Population) -> PopulationRows:
@@ -234,7 +230,7 @@ class BatchedFeatures:
         program = self._programs.get(key)
         if program is None:
             if self._limits is not None and not alike[0].plan.threads:
-                raise UnsupportedError("no threads, though it is for a GPU")
+                raise UnsupportedError("no loop bound to threads, for a GPU")
             texts = Texts(as_ansor=self._as_ansor)
             ops = ops_of(self._dag, alike[0].plan, self._within_bounds, self._as_ansor)
             program = self._programs[key] = Program(ops, texts=texts)
@@ -266,7 +262,9 @@ class BatchedFeatures:
         with np.errstate(all="ignore"):
             nest = build_nest(ops, population_of(alike, Texts(blank=True)))
             verdict = refused_by_size(nest, alike[0].plan, self._limits)
-        nest.forms.refuse(verdict.unsure & ~verdict.refused, "memory that passes may share")
+        nest.forms.refuse(
+            verdict.unsure & ~verdict.refused, "memory that may be shared between buffers"
+        )
         unsure, refused = nest.forms.bad.tolist(), verdict.refused.tolist()
         found = _Limited([], [], [], nest.forms.reasons)
         left = []

@@ -62,7 +62,9 @@ def _factored(nest: Nest, stage: StageOps, given: tuple[Factored, Ints]) -> list
     axes = [nest.forms.full(extent) for extent in stage.origin_extents]
     sizes, uneven = extents_of(factored.loops, axes, factors, tighten=False)
     if any(store.conditional for store in stage.stores):
-        nest.forms.refuse(uneven, "an rfactor that does not divide, of a value with conditions")
+        nest.forms.refuse(
+            uneven, "an rfactor, of a value with conditions, whose factor does not divide the axis"
+        )
     order = list(factored.order)
     nest.shapes[stage.buffer] = [sizes[leaf] for leaf in order]
     if len(factored.made) > 1:
@@ -75,11 +77,11 @@ def _factored(nest: Nest, stage: StageOps, given: tuple[Factored, Ints]) -> list
 def _refuse_odd_slices(forms: Forms, factored: Factored, sizes: list[Ints], uneven: Flags) -> None:
     """Refuse candidates where conditions of slices and rows simplify each other: no rule exists."""
     if any(len(relation) == 3 for relation in factored.loops.relations):
-        forms.refuse(uneven, "fused loops that slices or rows do not divide")
+        forms.refuse(uneven, "fused loops that slices or rows do not divide evenly")
     slices, terms = factored.made[-1], factored.rest[-1]
     (whole,) = (r[0] for r in factored.loops.relations if len(r) == 4 and slices in r[1:3])
     empty = (sizes[slices] - 1) * sizes[terms] >= sizes[whole]
-    forms.refuse(empty & (sizes[slices] > 1), "slices without terms")
+    forms.refuse(empty & (sizes[slices] > 1), "slices of a sum without terms")
 
 
 def _inside(nest: Nest, population: Population, s: int) -> None:
@@ -155,7 +157,7 @@ def _summed(population: Population, sizes: dict[int, list[Ints]], s: int) -> Int
         found = population.factored[s - back]
         if found is not None and len(found[0].made) >= back:
             return sizes[s - back][found[0].made[-back]]
-    raise UnsupportedError("partial results that are not right before their sum")
+    raise UnsupportedError("partial results that are not directly before their sum")
 
 
 def _add_origin(
@@ -179,7 +181,7 @@ def _add_origin(
         context.cut = {var: _cut(forms, made, axes[var]) for var in ops.origin}
     context.given += origin.conditions
     if len(factored.made) > 1:
-        forms.refuse(_cut_slices(factored, sizes, origin), "an axis that ends inside of a slice")
+        forms.refuse(_cut_slices(factored, sizes, origin), "an axis that ends inside a slice")
 
 
 def _cut(forms: Forms, made: Form, axis: Form) -> Flags:

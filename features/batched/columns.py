@@ -10,11 +10,10 @@ from autosched.features.batched.along_loops import taken
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.nest import Nest
 from autosched.features.batched.one import Rows
-from autosched.features.batched.stores import Floats, Store, Touched, r32
+from autosched.features.batched.stores import EXACT, Floats, Store, Touched, r32
 from autosched.features.batched.strides import Strides
 from autosched.features.walk.access import ACCESS_TYPES
 
-_EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 _NOWHERE = np.int64(1) << 62  # sorts behind all entries of a table
 _REUSES = (LOOP_MULTIPLE_READ, SERIAL_MULTIPLE_READ_WRITE, NO_REUSE)
 
@@ -182,7 +181,7 @@ class AccessColumns:
         for other, k, where in self._seen[j]:
             total = total + _masked(where, other.memory[k])
         found: Floats = total.astype(np.float64)
-        rounded = np.flatnonzero(needed & (total > _EXACT * self._tables.unit))
+        rounded = np.flatnonzero(needed & (total > EXACT * self._tables.unit))
         if len(rounded):
             found[rounded] = self._one_by_one(j, rounded)
         return found
@@ -241,7 +240,7 @@ class AccessColumns:
             done = done | hit
             innermost = np.where(active & (innermost == 0), loop.extent, innermost)
             ratio = np.where(active & ~hit, ratio * innermost, ratio)
-        forms.refuse(ratio > 1 << 53, "a product of extents beyond 2**53")
+        forms.refuse(ratio > 1 << 53, "a product of extents above 2**53")
         fraction = np.minimum(1.0, r32(r32(r32(stride) * eb) / self._line))
         lines = np.maximum(1.0, r32(r32(self._store.product / r32(ratio)) * fraction))
         return np.where(self._some, lines, 1.0), reported.astype(np.float64)

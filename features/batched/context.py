@@ -6,12 +6,12 @@ that are skipped. The conditions say which, as `te.bounds.bound_check` does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term, fixed
+from autosched.features.batched.forms import Flags, Form, Forms, Ints, fixed, masked
 from autosched.features.batched.loops import StageLoops, Uneven, gathered
 from autosched.features.batched.mixed import reaches_beyond
 from autosched.tir.expr import Expr, Var
@@ -103,13 +103,9 @@ class Context:
         found = self._known.get(var)
         if found is None:
             k = self.variables.index(var)
-            found = [*self.of_splits(k), *self.of_region(k)]
+            found = [*_of_splits(self.forms, self.loops, k), *self.of_region(k)]
             self._known[var] = found
         return found
-
-    def of_splits(self, k: int) -> list[Condition]:
-        """The conditions on axis k and on its parts that come from splits that do not divide."""
-        return _of_splits(self.forms, self.loops, k)
 
     def of_region(self, k: int) -> list[Condition]:
         """The conditions on axis k that come from a region that reaches beyond the tensor."""
@@ -127,11 +123,8 @@ class Context:
 
 
 def _masked(form: Form, where: Flags) -> Form:
-    terms: Mapping[int, tuple[Term, ...]] = {
-        slot: tuple(Term(t.lower, t.upper, np.where(where, t.scale, 0)) for t in own)
-        for slot, own in form.terms.items()
-    }
-    return Form(dict(terms), np.where(where, form.base, 0))
+    terms = {slot: masked(where, own) for slot, own in form.terms.items()}
+    return Form(terms, np.where(where, form.base, 0))
 
 
 def _of_splits(forms: Forms, loops: StageLoops, k: int) -> list[Condition]:

@@ -73,7 +73,7 @@ def add_index(forms: Forms, form: Form, counts: Ints, needed: Flags | bool = Tru
             counts[_INT_DIVMOD] += there & (term.lower > 1)
         if term.upper is not forms.whole:
             counts[_INT_DIVMOD] += there & (term.upper < forms.extents[slot])
-    forms.refuse(~positive & (terms > 0) & needed, "an index that begins with a minus")
+    forms.refuse(~positive & (terms > 0) & needed, "an index whose first term is negative")
     counts[_INT_ADDSUB] += np.maximum(terms + (form.base != 0) - 1, 0)
 
 
@@ -140,5 +140,5 @@ def _simplified(forms: Forms, text: Text, known: Known, rows: Rows | None = None
     if lost.any():
         bad = np.zeros(forms.count, bool)
         bad[slice(None) if rows is None else rows] = lost[which]
-        forms.refuse(bad, "a value that loses a load")
+        forms.refuse(bad, "a value in which simplification removes a load")
     return np.ascontiguousarray(counts[which].T)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from autosched.features.batched.axis_text import AxisText, StageText
+from autosched.features.batched.axis_text import AxisText, StageText, terms_of
 from autosched.features.batched.plan import FIRST_THREAD, Loops
 from autosched.features.batched.torn import LANE, OUTER, THREAD, Axis, Row, torn_parts
 from autosched.features.walk.count import count_ops
@@ -257,14 +257,10 @@ def _axis(raw: Expr, a: Axis, runs: bool) -> AxisText:
     return AxisText(
         raw,
         text,
-        tuple(_terms(text)),
+        tuple(terms_of(text)),
         (0, 0),
         ((0, a.every), (0, a.threads), (0, a.lanes)),
         tuple(var in used for var in (OUTER, THREAD, LANE)),
         tuple(count_ops(text)),
         runs and is_zero(text),
     )
-
-
-def _terms(e: Expr) -> list[Expr]:
-    return [*_terms(e.a), e.b] if isinstance(e, Add) else [e]

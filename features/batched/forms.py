@@ -330,6 +330,11 @@ def uses_slot(terms: tuple[Term, ...]) -> Flags:
     return found
 
 
+def masked(where: Flags, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The terms of the candidates `where`, with scale 0 for the others."""
+    return tuple(Term(t.lower, t.upper, np.where(where, t.scale, 0)) for t in terms)
+
+
 def fixed(form: Form) -> Flags | bool:
     """Where the form is a constant."""
     found: Flags | bool = True

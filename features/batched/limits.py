@@ -1,7 +1,7 @@
 """Apply the limits of a GPU to many candidates at once: which ones `verify_gpu` would refuse.
 
 Sizes are compared where it is certain what the passes make of them. A kernel's shared memory is at
-least what one of its stores reads, and at most the sum of all its buffers. In between, passes that
+least what one of its stages reads, and at most the sum of all its buffers. In between, passes that
 let buffers share memory decide, and the candidate is computed by itself.
 """
 
@@ -18,11 +18,12 @@ from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.one import signature, simplified
 from autosched.features.batched.ops import StoreOps
 from autosched.features.batched.plan import Plan, StagePlan
-from autosched.features.batched.threads import around, pipelined_around
-from autosched.features.batched.value_parts import axes_outside_loads, loads_of
+from autosched.features.batched.threads import around, pipelined_around, root_of
+from autosched.features.batched.value_parts import axes_outside_loads
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.target import Target
 from autosched.te.bounds.thread_scope import LOCAL, SHARED
+from autosched.te.operations.operation import tensor_loads
 from autosched.tir.expr import LE, LT, Call, Cast, CompareExpr, Expr, IntImm, ProducerLoad, Var
 from autosched.tir.op import lt
 from autosched.tir.walk import free_vars, pre_order
@@ -70,12 +71,8 @@ def refused_by_size(nest: Nest, plan: Plan, limits: Limits) -> Verdict:
     count = nest.forms.count
     verdict = Verdict(np.zeros(count, bool), np.zeros(count, bool))
     kernels: dict[int, list[int]] = {}
-    for s, stage in enumerate(plan.stages):
-        root = s
-        while stage.target >= 0:
-            root = stage.target
-            stage = plan.stages[root]
-        kernels.setdefault(root, []).append(s)
+    for s in range(len(plan.stages)):
+        kernels.setdefault(root_of(plan, s), []).append(s)
     for stages in kernels.values():
         _threads(nest, stages, limits, verdict)
         _memory(nest, plan, stages, limits, verdict)
@@ -150,7 +147,14 @@ def _readers(nest: Nest, buffer: int) -> list[int]:
     ]
 
 
-def refused_by_vectors(nest: Nest, limits: Limits) -> Verdict:
+def with_wide_vectors(nest: Nest, limits: Limits) -> Flags:
+    """Where a vector access is too wide; marks candidates bad where only lowering can decide."""
+    verdict = _refused_by_vectors(nest, limits)
+    nest.forms.refuse(verdict.unsure & ~verdict.refused, "a vector that may exceed the limit")
+    return verdict.refused & ~nest.forms.bad
+
+
+def _refused_by_vectors(nest: Nest, limits: Limits) -> Verdict:
     """Apply the limit on the width of vector accesses."""
     forms = nest.forms
     verdict = Verdict(np.zeros(forms.count, bool), np.zeros(forms.count, bool))
@@ -196,7 +200,7 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
         if outside and not (isinstance(store.value, Call) and store.value.op == "if_then_else"):
             unsure |= True
         choices = (e for e in pre_order(store.value) if isinstance(e, Call))
-        if any(e.op == "if_then_else" and loads_of(e.args[0]) for e in choices):
+        if any(e.op == "if_then_else" and tensor_loads(e.args[0]) for e in choices):
             unsure |= True  # the element that the condition loads may depend on the lane
         undecided = np.zeros(forms.count, bool)
         for var in outside & stage.axes.keys():

@@ -74,7 +74,7 @@ class LoopState:
             unroll = -1
             if self.limited:
                 if self.unroll not in self.leaves:
-                    raise UnsupportedError("unrolling limited on a loop that is gone")
+                    raise UnsupportedError("an unroll limit on a loop that no longer exists")
                 unroll = self.leaves.index(self.unroll)
             found = tuple([kinds.get(leaf, 0) for leaf in self.leaves])
             self._loops = Loops(self.axes, self.relations, self.leaves, found, unroll)
@@ -99,7 +99,7 @@ class LoopState:
                 follow[relation[1]] = relation[2]
         while leaf not in self.leaves:
             if leaf not in follow:
-                raise UnsupportedError("computed at a loop that is gone")
+                raise UnsupportedError("computed at a loop that no longer exists")
             leaf = follow[leaf]
         return self.leaves.index(leaf)
 
@@ -172,7 +172,7 @@ def _fuse(state: LoopState, ids: tuple[int, ...]) -> LoopState:
 
 def _reorder(state: LoopState, after: tuple[int, ...]) -> LoopState:
     if sorted(after) != list(range(len(state.leaves))):
-        raise UnsupportedError("a reordering that is none")
+        raise UnsupportedError("an order that does not list each loop once")
     return _changed(state, leaves=tuple([state.leaves[k] for k in after]))
 
 
@@ -186,7 +186,7 @@ def _annotate(state: LoopState, at: int, kind: int) -> LoopState:
 
 def _limit(state: LoopState, at: int) -> LoopState:
     if state.unroll >= 0:
-        raise UnsupportedError("two limits of unrolling")
+        raise UnsupportedError("two unroll limits")
     return _changed(state, unroll=state.leaves[at])
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from autosched.features.batched.axis_text import AxisText, StageText
 from autosched.features.batched.fetched import fetched
-from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
+from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term, masked, uses_slot
 from autosched.features.batched.plan import Loops
 from autosched.features.batched.stage_alone import differing, written_out
 from autosched.state.iterator import Annotation
@@ -161,10 +161,7 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
         vanishes = [entry.axes[k].vanishes for entry in mixed.entries]
         if any(vanishes):
             forms.vanished[slot] = mixed.where & np.array(vanishes)[mixed.which]
-        terms = {
-            other: tuple(Term(t.lower, t.upper, np.where(mixed.where, 0, t.scale)) for t in own)
-            for other, own in form.terms.items()
-        }
+        terms = {other: masked(~mixed.where, own) for other, own in form.terms.items()}
         terms[slot] = (Term(forms.one, forms.whole, scale),)
         base, joined = (np.where(mixed.where, 0, known) for known in (form.base, form.joined))
         found.append(Form(terms, base, joined))
@@ -180,7 +177,7 @@ def reaches_beyond(forms: Forms, low: Form) -> Flags:
     for slot, terms in low.terms.items():
         if slot in forms.virtual:
             mixed, axis = forms.virtual[slot]
-            found = found | (mixed.beyond(axis) & np.any([t.scale != 0 for t in terms], axis=0))
+            found = found | (mixed.beyond(axis) & uses_slot(terms))
     return found
 
 

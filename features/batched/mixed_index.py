@@ -45,7 +45,7 @@ def mixed_index(
 
 
 def deep_in(forms: Forms, form: Form, own: Collection[int], as_ansor: bool) -> Flags:
-    """Where the index is more than one axis that is a text plus terms of the loops around.
+    """Where the index is not simply one axis that is a text plus terms of the loops around.
 
     Another loop of the same stage, such as that of a window, is not one of the loops around.
     """

@@ -18,7 +18,7 @@ from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Form, Forms, Ints
 from autosched.features.batched.plan import Loops
 from autosched.features.batched.stage_alone import region_start
-from autosched.features.batched.value_parts import loads_of
+from autosched.te.operations.operation import tensor_loads
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.walk import substitute
@@ -140,7 +140,9 @@ def _of_mixed(forms: Forms, axes: Axes, n: int) -> list[Expr]:
 
 def same_loads(a: Expr, b: Expr) -> bool:
     """Whether both load from the same tensors in the same order."""
-    return [load.producer for load in loads_of(a)] == [load.producer for load in loads_of(b)]
+    return [load.producer for load in tensor_loads(a)] == [
+        load.producer for load in tensor_loads(b)
+    ]
 
 
 def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int, own: frozenset[int]) -> Expr:

@@ -16,7 +16,6 @@ from autosched.features.batched.value_parts import (
     borders_of,
     clamps,
     factors,
-    loads_of,
     own_at,
     parts_of_axes,
     simplified_value,
@@ -26,7 +25,7 @@ from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.state.replay import Replay
 from autosched.state.steps import CacheReadStep, CacheWriteStep, RfactorStep
 from autosched.te.lowering.reduction_update import assignments
-from autosched.te.operations.operation import ComputeOp, PlaceholderOp
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
 from autosched.tir.expr import (
@@ -191,7 +190,7 @@ class _Maker:
         replay = Replay(dag.ops, dag.outputs).run(plan.op_steps)
         schedule: Schedule = replay.schedule.normalize_for_feature_extraction()
         if replay.schedule.stages != replay.stages:
-            raise UnsupportedError("stages in another order than te's")
+            raise UnsupportedError("stages in another order than in the te schedule")
         bases = list(range(len(dag.ops)))
         for step in plan.op_steps:
             if isinstance(step, CacheWriteStep | CacheReadStep | RfactorStep):
@@ -206,7 +205,7 @@ class _Maker:
                 if stage.attach_type is not AttachType.INLINED:
                     self.buffers[base] = _buffer(stage.op.output(0), stage.origin_op.output(0).name)
             else:
-                raise UnsupportedError(f"an operation of another kind: {stage.op.name}")
+                raise UnsupportedError(f"an operation that is not a te.compute: {stage.op.name}")
 
     def plain(self, base: int) -> StageOps:
         stage = self.stage_of[base]
@@ -272,7 +271,9 @@ class _Maker:
         assert isinstance(op, ComputeOp)
         body = op.body[0]
         if not isinstance(body, Reduce) or body.init:
-            raise UnsupportedError("threads on what is no reduction, or on one with a start")
+            raise UnsupportedError(
+                "a cross-thread stage that is no reduction, or one with a start value"
+            )
         partial, total = stage.buffer + PARTIAL, stage.buffer + RESULT
         size = self.buffers[stage.buffer].bytes
         self.buffers[partial] = BufferType("normal_reduce_temp0", size, (1,))
@@ -294,16 +295,16 @@ class _Maker:
             original = value_within_bounds(original)
         value = simplified_value(original, self.as_ansor)
         if isinstance(value, ProducerLoad) and value.producer is own:
-            raise UnsupportedError("a store of what is there, which is none")
-        loads = loads_of(value)
+            raise UnsupportedError("a store of the value that is already there")
+        loads = tensor_loads(value)
         outside = axes_outside_loads(value)
         if (outside or original is not given) and not self.as_ansor:
             if any(clamps(index) for load in loads for index in load.indices):
-                raise UnsupportedError("an index between limits in a choice")
+                raise UnsupportedError("a choice between values with a clamped index")
         counts = count_ops(value)
         for load in loads:
             if any(isinstance(e, ProducerLoad) for i in load.indices for e in pre_order(i)):
-                raise UnsupportedError("an index that is loaded")
+                raise UnsupportedError("an index read from a tensor")
             for index in load.indices:
                 counts = [a - b for a, b in zip(counts, count_ops(index), strict=True)]
         parts = parts_of_axes(original) if outside else ()
@@ -336,7 +337,7 @@ class _Maker:
         assert isinstance(op, ComputeOp)
         body, own = op.body[0], op.output(0)
         if not isinstance(body, Reduce):
-            raise UnsupportedError("rfactor of no reduction")
+            raise UnsupportedError("rfactor of a stage that is not a reduction")
         made = {leaf: Var(f"{op.name}.{k}") for k, leaf in enumerate(factored.made)}
         rest = [Var(f"{op.name}.{len(made) + k}") for k in range(len(factored.rest))]
         axes = {**dict(enumerate(plain.axes[: plain.data])), **made}
@@ -390,7 +391,7 @@ def _buffer(tensor: Tensor, name: str) -> BufferType:
 
 def _constant(e: Expr) -> int:
     if not isinstance(e, IntImm):
-        raise UnsupportedError("an extent that is no constant")
+        raise UnsupportedError("an extent that is not constant")
     return e.value
 
 
@@ -413,6 +414,6 @@ def ops_of(
             parts[stage.base] = maker.factored(stage.base, stage.factored)
         ops = parts[stage.base][stage.part]
         if crossed and stage.part != "rf":
-            raise UnsupportedError("a reduction of partial results shared by threads")
+            raise UnsupportedError("a sum of partial results across threads")
         stages.append(maker.shared(ops, stage.base) if crossed else ops)
     return ProgramOps(tuple(stages), maker.buffers)

@@ -87,7 +87,7 @@ def common_first(loops: Loops, data: int) -> list[int]:
 
 
 class Factored(NamedTuple):
-    """A factored reduction (rfactor); `loops` made its leaves from the old axes, reductions last.
+    """A factored reduction (rfactor); `loops` made its leaves from the old axes, data axes first.
 
     `made` are the leaves that were factored, one after the other. `order` are the leaves that are
     the data axes of the partial results, `rest` the leaves that the partial results reduce over.

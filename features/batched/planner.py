@@ -136,9 +136,6 @@ class _Replay:
         before = self.stages[: self.stages.index(stage)]
         return sum(1 for s in before if s.part not in ("rf", "middle"))
 
-    def insert(self, position: int, stage: PlannedStage) -> None:
-        self.stages.insert(position, stage)
-
     def split(self, stage: PlannedStage, at: int, lengths: list[Columns], inner: bool) -> None:
         stage.loops = stage.loops.split(at, len(lengths), inner)
         stage.factors += reversed(lengths) if inner else lengths
@@ -176,7 +173,7 @@ class _Replay:
             )
         threads = any(s.loops.threads for s in active)
         if not threads and any(s.tiles_number for s in active):
-            raise UnsupportedError("tiles that are filled ahead without threads")
+            raise UnsupportedError("prefetched tiles without threads")
         what = planned if threads else [(s.base, s.part, s.factored) for s in planned]
         ops = tuple(self.op_steps)
         return Plan((ops, *what), ops, tuple(planned), threads)
@@ -233,7 +230,7 @@ def _pragma(p: _Replay, step: PragmaStep, k: int) -> None:
     stage = p.stages[step.stage_id]
     if step.pipeline_stages is not None:
         if stage.tiles_number:
-            raise UnsupportedError("a stage whose tiles are filled ahead for two loops")
+            raise UnsupportedError("a stage whose tiles are prefetched for two loops")
         stage.pipelined, stage.tiles_number = stage.loops.leaves[step.iter_id], p.number
     elif step.iter_id < len(stage.loops.leaves):
         stage.loops = stage.loops.limit(step.iter_id)
@@ -244,7 +241,7 @@ def _align(p: _Replay, step: StorageAlignStep, k: int) -> None:
     stage = p.stages[step.stage_id]
     axis = stage.loops.leaves[step.iter_id]
     if axis >= stage.data:
-        raise UnsupportedError("storage aligned along what is no axis of it")
+        raise UnsupportedError("storage aligned along a loop that is not an axis")
     stage.aligned = (*stage.aligned, (axis, step.factor, step.offset))
 
 
@@ -276,18 +273,18 @@ def _cache_write(p: _Replay, step: CacheWriteStep, k: int) -> None:
     cache = PlannedStage(p.known, p.root(p.known, loops.axes), stage.data, stage.rank)
     stage.loops = p.root(stage.base, stage.data)
     p.known += 1
-    p.insert(step.stage_id, cache)
+    p.stages.insert(step.stage_id, cache)
 
 
 def _cache_read(p: _Replay, step: CacheReadStep, k: int) -> None:
     stage = p.stages[step.stage_id]
     readers = [p.stages[reader] for reader in step.reader_stage_ids]
     if stage.part or any(reader.part for reader in readers):
-        raise UnsupportedError("cache_read of a factored reduction, or for one")
+        raise UnsupportedError("cache_read of or for a factored reduction")
     ids = tuple(map(p.te_id, readers))
     p.op_steps.append(CacheReadStep(p.te_id(stage), step.scope, ids))
     loops = p.root(p.known, stage.rank)
-    p.insert(step.stage_id + 1, PlannedStage(p.known, loops, stage.rank, stage.rank))
+    p.stages.insert(step.stage_id + 1, PlannedStage(p.known, loops, stage.rank, stage.rank))
     p.known += 1
 
 
@@ -303,7 +300,7 @@ def _sliced(p: _Replay, step: RfactorStep, split: SplitStep) -> None:
     p.known += 1
     _replace(p, stage, PlannedStage(stage.base, p.root(stage.base, data), stage.data, stage.rank))
     loops = p.root(known, data + len(rest))
-    p.insert(step.stage_id, PlannedStage(known, loops, data, stage.rank + 1))
+    p.stages.insert(step.stage_id, PlannedStage(known, loops, data, stage.rank + 1))
 
 
 def _rfactor(p: _Replay, step: RfactorStep, k: int) -> None:
@@ -333,7 +330,7 @@ def _rfactor(p: _Replay, step: RfactorStep, k: int) -> None:
     _replace(p, stage, PlannedStage(base, p.root(base, data + 1), data, 0, part, factored))
     loops = p.root(base, data + 1 + len(rest))
     by = (*stage.factored_by, *stage.factors)
-    p.insert(step.stage_id, PlannedStage(base, loops, data + 1, 0, "rf", factored, by))
+    p.stages.insert(step.stage_id, PlannedStage(base, loops, data + 1, 0, "rf", factored, by))
 
 
 def _factored_again(stage: PlannedStage, axis: int, position: int) -> Factored:
@@ -364,14 +361,14 @@ def _left(state: LoopState, axis: int, data: int) -> tuple[int, ...]:
                 touched.update(relation[:3])
     whole = [leaf for leaf in range(data, state.axes) if leaf not in touched]
     if any(leaf not in state.leaves for leaf in whole):
-        raise UnsupportedError("rfactor of a stage of which other reductions are split or fused")
+        raise UnsupportedError("rfactor of a stage whose other reduction loops are split or fused")
     return *whole, *(leaf for leaf in state.leaves if leaf in touched and leaf != axis)
 
 
 def _replace(p: _Replay, old: PlannedStage, new: PlannedStage) -> None:
     for other in p.stages:
         if other.target is old:
-            raise UnsupportedError("a stage computed at what is then factored")
+            raise UnsupportedError("a stage computed at a stage that is factored later")
     p.stages[p.stages.index(old)] = new
 
 

@@ -7,7 +7,16 @@ from functools import partial
 
 import numpy as np
 
-from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term, fixed, uses_slot
+from autosched.features.batched.forms import (
+    Flags,
+    Form,
+    Forms,
+    Ints,
+    Term,
+    fixed,
+    masked,
+    uses_slot,
+)
 from autosched.features.batched.loops import surplus_of
 from autosched.features.batched.nest import Nest, Population, Stage, index_form
 from autosched.features.batched.ops import Indices, StageOps
@@ -33,7 +42,7 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
     forms, ops = nest.forms, nest.ops.stages[s]
     shape = nest.shapes[ops.buffer]
     if ops.is_output:
-        forms.refuse(population.target[s] >= 0, "an output in another stage")
+        forms.refuse(population.target[s] >= 0, "an output computed at another stage")
         return [forms.constant(0) for _ in shape], list(shape)
     plain = _plain(population, s)
     found: list[tuple[Form, Ints]] | None = None
@@ -43,11 +52,14 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
             for t in range(s + 1, len(nest.ops.stages)):
                 if t != c:
                     outside = nest.inside[c].get(t, forms.full(-1)) < population.at[s]
-                    forms.refuse((population.target[s] == t) & outside, "a reader outside")
+                    forms.refuse(
+                        (population.target[s] == t) & outside,
+                        "a reader outside the loop at which the stage is computed",
+                    )
             for index in indices:
                 lost = reader.context.where_lost(index)
                 if lost is not None:
-                    forms.refuse(lost, "a region read at axes that are no sums of digits")
+                    forms.refuse(lost, "a region read at axes that are not sums of loops")
             _refuse_cut(nest, s, reader, indices)
             surplus = _surplus(nest, population, s, c)
             here = [
@@ -58,7 +70,7 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
                 here = [_union(nest, s, a, b, plain) for a, b in zip(found, here, strict=True)]
             found = here
     if found is None:
-        raise UnsupportedError("a stage that nobody reads")
+        raise UnsupportedError("a stage that no other stage reads")
     return [low for low, _ in found], [extent for _, extent in found]
 
 
@@ -149,7 +161,7 @@ def _beyond(
     for slot, term in form.every():
         stands |= kept(nest, s, slot) & (term.scale != 0)
     some = where & np.any([surplus[var] > 0 for var in uneven], axis=0)
-    forms.refuse(some & stands, "a quotient or remainder of an axis split unevenly")
+    forms.refuse(some & stands, "a quotient or remainder of an axis that is split unevenly")
     first, last = forms.ends(form)
     low, high = _interval(e, _reach(forms, e, axes, surplus))
     return np.where(some, low - first, 0), np.where(some, last - high, 0)
@@ -169,9 +181,9 @@ def _read(
     low, width, beyond = _span(nest, s, e, axes, surplus, root)
     constant = fixed(low)
     negative = np.logical_not(constant) & (forms.ends(low)[1] <= 0)
-    forms.refuse(negative, "a region that is nowhere above 0")
+    forms.refuse(negative, "a region whose start is never above 0")
     whole = constant & (low.base <= 0) & (low.base + width >= shape - 1)
-    forms.refuse(beyond & ~whole, "a region of an axis that its loops reach beyond")
+    forms.refuse(beyond & ~whole, "a region of an axis whose loops reach beyond it")
     return Form(low.terms, np.where(whole, 0, low.base)), np.where(whole, shape, width + 1)
 
 
@@ -204,7 +216,7 @@ def _span(
             base, width = base + np.minimum(far, 0), width + np.abs(far)
         stays = stays & ~lost
         if stays.any():
-            terms[slot] = _where(stays, own)
+            terms[slot] = masked(stays, own)
     if surplus:
         below, above = _beyond(nest, s, e, axes, surplus, ~lost)
         base, width = base + below, width - below - above
@@ -218,18 +230,13 @@ def _span(
             )
             for form in (low, more):
                 for slot, own in form.terms.items():
-                    terms[slot] = terms.get(slot, ()) + _where(apart, own)
+                    terms[slot] = terms.get(slot, ()) + masked(apart, own)
             base = np.where(apart, low.base + more.base, base)
             width = np.where(apart, far + further, width)
             beyond |= apart & (past | also)
         else:
-            forms.refuse(apart, f"a part at an index like {e!r}")
+            forms.refuse(apart, f"a part of a region at an index like {e!r}")
     return Form(terms, base), width, beyond
-
-
-def _where(some: Flags, terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    """The terms for the candidates `some`, with scale 0 for the others."""
-    return tuple(Term(t.lower, t.upper, np.where(some, t.scale, 0)) for t in terms)
 
 
 def _stands(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> Flags:
@@ -309,10 +316,10 @@ def _union(
         for k in range(2)
     ]
     known = alike | both | (plain & (within[0] | within[1]))
-    forms.refuse(np.logical_not(known), "reads that differ")
+    forms.refuse(np.logical_not(known), "several reads of a region that differ")
     low = np.minimum(ends[0][0], ends[1][0])
     covered = both | (~alike & (within[0] | within[1]))
-    terms = {slot: _where(~covered, own) for slot, own in a[0].terms.items()}
+    terms = {slot: masked(~covered, own) for slot, own in a[0].terms.items()}
     first = np.minimum(a[0].base, b[0].base)
     end = np.maximum(a[0].base + a[1], b[0].base + b[1])
     base = np.where(covered, low, first)

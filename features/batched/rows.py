@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from autosched.features.batched.build_nest import build_nest, place_of_store
 from autosched.features.batched.columns import AccessColumns, Tables, intensity
 from autosched.features.batched.counts import Known, count_store
 from autosched.features.batched.forms import Flags, Forms
-from autosched.features.batched.limits import Limits, refused_by_vectors
+from autosched.features.batched.limits import Limits, with_wide_vectors
 from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.ops import RESULT, ProgramOps, StoreOps
 from autosched.features.batched.stores import Floats, Store, make_stores, r32
@@ -42,9 +43,22 @@ class PopulationRows:
     forms: Forms
     refused: Flags
 
-    def buffers(self, n: int) -> tuple[str, ...]:
-        """The name of the buffer of each row of candidate n."""
-        return tuple([self.names[k] for k in self.order[:, n].tolist()])
+    def hand_out(
+        self,
+        members: Sequence[int],
+        found: list[FeatureRows | None],
+        buffers: list[tuple[str, ...]] | None,
+    ) -> None:
+        """Store in `found` the rows of the candidates `members`, unless they are bad or refused.
+
+        `buffers`, where given, receives the names of the buffers of each candidate's rows.
+        """
+        without = (self.forms.bad | self.refused).tolist()
+        for k, (n, values, no) in enumerate(zip(members, self.values, without, strict=True)):
+            if not no:
+                found[n] = values
+                if buffers is not None:
+                    buffers[n] = tuple([self.names[row] for row in self.order[:, k].tolist()])
 
 
 def rows_of_population(
@@ -62,9 +76,7 @@ def rows_of_population(
         nest = build_nest(ops, population)
         refused = np.zeros(population.count, bool)
         if limits is not None:
-            verdict = refused_by_vectors(nest, limits)
-            nest.forms.refuse(verdict.unsure & ~verdict.refused, "a vector that may be too wide")
-            refused = verdict.refused & ~nest.forms.bad
+            refused = with_wide_vectors(nest, limits)
         stores = make_stores(nest)
         tables = Tables(nest, stores)
         by_buffer: dict[int, list[Store]] = defaultdict(list)

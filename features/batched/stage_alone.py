@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from autosched import te
 from autosched.arith import Analyzer
-from autosched.features.batched.axis_text import AxisText, StageText
+from autosched.features.batched.axis_text import AxisText, StageText, terms_of
 from autosched.features.batched.plan import FIRST_THREAD, Loops
 from autosched.features.walk.count import count_ops
 from autosched.features.walk.regions import IndexBounds
@@ -18,7 +18,7 @@ from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.schedule.stage import Stage
 from autosched.tir.constants import is_zero
 from autosched.tir.equal import structural_equal
-from autosched.tir.expr import Add, Call, Expr, IntImm, IterVar, Range, Var
+from autosched.tir.expr import Call, Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import const
 from autosched.tir.stmt import AttrStmt, BufferStore, For, IfThenElse
 from autosched.tir.walk import free_vars, stmts, substitute
@@ -111,7 +111,7 @@ def _scheduled(stage: Stage, loops: Loops, numbers: Sequence[int]) -> list[IterV
         else:
             parts = known[relation[0]], known[relation[1]]
             rest = [leaf for leaf in stage.leaf_iter_vars if leaf not in parts]
-            stage.reorder(*parts, *rest)  # only later reorders make these two neighbours
+            stage.reorder(*parts, *rest)  # the steps' reorders, which do that, are left out here
             known[relation[2]] = stage.fuse(*parts)
     stage.reorder(*(known[leaf] for leaf in loops.leaves))
     for leaf, kind in zip(loops.leaves, loops.kinds, strict=True):
@@ -123,7 +123,7 @@ def _scheduled(stage: Stage, loops: Loops, numbers: Sequence[int]) -> list[IterV
 def _variables(
     loops: Loops, sizes: Sequence[int], around: Sequence[tuple[bool, Var, int]]
 ) -> tuple[Var | None, ...]:
-    """The variable of each loop; None for a loop that runs once."""
+    """The variable of each loop; None for a loop that runs once, unless it is a thread axis."""
     variables: list[Var | None] = []
     waiting = iter(around)
     for kind, size in zip(loops.kinds, sizes, strict=True):
@@ -153,17 +153,13 @@ def _axis(raw: Expr, text: Expr, variables: Sequence[Var | None], sizes: Sequenc
     return AxisText(
         raw,
         text,
-        tuple(_terms(text)),
+        tuple(terms_of(text)),
         start,
         tuple(ends),
         tuple(var is not None and var in used for var in variables),
         tuple(count_ops(text)),
         is_zero(text) and bool(free_vars(raw)),
     )
-
-
-def _terms(e: Expr) -> list[Expr]:
-    return [*_terms(e.a), e.b] if isinstance(e, Add) else [e]
 
 
 def _value(e: Expr) -> int:

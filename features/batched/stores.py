@@ -26,7 +26,7 @@ from autosched.tir.walk import free_vars
 
 Floats = npt.NDArray[np.float64]
 _HALF = 1 << 31
-_EXACT = 1 << 24  # whole numbers up to here are exact in single precision
+EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 Place = tuple[int, int]
 """An index of a load in a value: the number of the load, and the dimension."""
 
@@ -152,7 +152,7 @@ def _make_store(nest: Nest, s: int, ops: StoreOps, as_ansor: bool) -> Store:
     stage, forms = nest.stages[s], nest.forms
     result = stage.ops.crosses and ops.into is None
     if ops.conditional and ops.is_init:
-        forms.refuse(stage.checked, "conditions around a start value that is loaded")
+        forms.refuse(stage.checked, "conditions around a start value that is read")
     loops = _outer(nest, s)
     product = np.ones(forms.count)
     drifts: Flags | None = None
@@ -214,7 +214,7 @@ def _outer(nest: Nest, s: int) -> list[LoopAround]:
 def _times(product: Floats, loop: LoopAround, drifts: Flags | None) -> tuple[Floats, Flags | None]:
     """The product with one more loop, and where dividing by the extent would not restore it."""
     exact: Floats = product * loop.extent
-    if exact.max(initial=0.0) <= _EXACT:
+    if exact.max(initial=0.0) <= EXACT:
         return exact, drifts
     more = r32(exact)
     changed: Flags = r32(more / loop.extent) != product
@@ -249,7 +249,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
         # Either the borders are not in the value any more, or f < 8 tells that f % 8, another
         # axis, is f.
         for flags in told.values():
-            forms.refuse(flags, "a border that tells a part of an index")
+            forms.refuse(flags, "a border that determines part of an index")
         told = {}
     for number, (buffer, indices) in enumerate(ops.loads):
         access = found.setdefault(buffer, Touched(buffer, READ, []))
@@ -267,7 +267,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             known, deep = mixed_index(forms, form, store.at, slots, as_ansor)
             lost = lost | deep
             if lost.any():
-                # f // 3 * 6 + f % 3 * 2 is f * 2, but a division of it by 3 is simplified before.
+                # f // 3 * 6 + f % 3 * 2 is f * 2, but a division of it by 3 is simplified earlier.
                 for joined, divisor in product(_joined(axes, e), ops.divisors):
                     forms.refuse(lost & (joined % divisor != 0), QUOTIENT)
                 text, place = text_of(store, number, d, as_ansor)
@@ -390,7 +390,7 @@ def _touch(nest: Nest, store: Store) -> None:
                         low, high = np.minimum(low, other[d][0]), np.maximum(high, other[d][1])
                     extents[d] = high - low + 1
                     size = size * extents[d]
-                    forms.refuse(extents[d] >= _HALF, "a region beyond int32")
+                    forms.refuse(extents[d] >= _HALF, "a region too large for int32")
             access.sizes[j] = size
             memory[j] = memory[j] + size * eb
         access.regions = extents

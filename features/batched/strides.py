@@ -110,7 +110,7 @@ class Strides:
             for term in own:
                 last = np.where(term.scale != 0, np.minimum(last, term.scale), last)
                 first = np.maximum(first, term.scale)
-            self._forms.refuse((last < 0) & (there > 1), "a digit that is taken from another one")
+            self._forms.refuse((last < 0) & (there > 1), "an index with one loop minus another")
         found: Ints
         if known.taken is None:
             product = known.smallest if last is first else np.where(last > 1, known.smallest, 2)

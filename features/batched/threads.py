@@ -51,6 +51,13 @@ def around(plan: Plan, s: int) -> Iterator[tuple[int, int, int]]:
         stage = target
 
 
+def root_of(plan: Plan, s: int) -> int:
+    """The stage that the outermost loop around stage s belongs to."""
+    while plan.stages[s].target >= 0:
+        s = plan.stages[s].target
+    return s
+
+
 def pipelined_around(plan: Plan, s: int) -> int:
     """The innermost stage that has a pipelined loop around stage s, or -1."""
     stage = plan.stages[s]
@@ -103,7 +110,7 @@ def kept(nest: Nest, s: int, slot: int) -> Flags:
         several = [(kept(nest, s, leaf), forms.extents[leaf] > 1) for leaf in mixed.mixing]
         some = np.any([stays & runs for stays, runs in several], axis=0) & mixed.where
         moves = np.any([~stays & runs for stays, runs in several], axis=0)
-        forms.refuse(some & moves, "a region of part of a stage whose loops are mixed")
+        forms.refuse(some & moves, "a region of part of a stage with mixed loops")
         return np.asarray(some & ~moves)
     for t, stage in nest.stages.items():
         if slot in stage.loops.slots:
@@ -114,6 +121,8 @@ def kept(nest: Nest, s: int, slot: int) -> Flags:
                 return inside
             if nest.ranks[s] <= thread_rank(ANNOTATION_TEXT[kind]):
                 return np.zeros(forms.count, bool)
-            forms.refuse((forms.extents[slot] > 1) & ~inside, "a thread that is not around")
+            forms.refuse(
+                (forms.extents[slot] > 1) & ~inside, "a thread axis that is not around the stage"
+            )
             return inside
     raise AssertionError(f"slot {slot} is of no stage")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from autosched.arith import Analyzer
+from autosched.te.operations.operation import tensor_loads
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import (
     EQ,
@@ -62,7 +63,7 @@ def parts_of_axes(value: Expr) -> tuple[Expr, ...]:
     if not (isinstance(value, Call) and value.op == "if_then_else"):
         return ()
     condition, load, other = value.args
-    if not isinstance(load, ProducerLoad) or free_vars(other) or loads_of(other):
+    if not isinstance(load, ProducerLoad) or free_vars(other) or tensor_loads(other):
         return ()
     by_axis: dict[Var, list[Expr]] = {}
     for part in _conjuncts(condition):
@@ -145,11 +146,6 @@ def _conjuncts(e: Expr) -> list[Expr]:
     return [*_conjuncts(e.a), *_conjuncts(e.b)] if isinstance(e, And) else [e]
 
 
-def loads_of(e: Expr) -> list[ProducerLoad]:
-    """All loads, in order."""
-    return [x for x in pre_order(e) if isinstance(x, ProducerLoad)]
-
-
 class Border(NamedTuple):
     """first <= value and value < end, in the condition of a choice; None for a missing limit."""
 
@@ -178,7 +174,7 @@ def borders_of(value: Expr) -> tuple[Border, ...]:
                     limits = None, last + 1
                 case _:
                     continue
-            if not loads_of(e):
+            if not tensor_loads(e):
                 before = found.get(e, (None, None))
                 least, most = (b if a is None else a for a, b in zip(limits, before, strict=True))
                 found[e] = least, most

@@ -11,10 +11,10 @@ from autosched.features.ansor.stride import stride_along
 from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.one import alike, same_loads, signature, simplified
-from autosched.features.batched.value_parts import loads_of
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
+from autosched.te.operations.operation import tensor_loads
 from autosched.tir.expr import Var
 
 Ends = tuple[Ints, Ints]
@@ -102,7 +102,7 @@ def written_index(
             known[key] = _one(forms, text, place, order, n, as_ansor)
         row = known[key]
         if row is None:
-            forms.refuse(which == k, "a value that loses a load")
+            forms.refuse(which == k, "a value in which simplification removes a load")
         else:
             rows[k] = row
     table = np.zeros((2 + 3 * len(slots) + NUM_COUNTERS, len(first)), np.int64)
@@ -134,7 +134,7 @@ def _one(
     if place is not None:
         if not same_loads(index, text.value):
             return None
-        index = loads_of(index)[place[0]].indices[place[1]]
+        index = tensor_loads(index)[place[0]].indices[place[1]]
     slots = sorted(variables.keys() & order.keys(), key=lambda slot: order[slot])
     loops = []
     for slot in slots:

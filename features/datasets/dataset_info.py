@@ -88,13 +88,16 @@ def _header(archive: zipfile.ZipFile, name: str, kind: str, dimensions: int) -> 
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
         if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError(f"{name} is of another format")
+            raise ValueError(f"{name} is not in version 1.0 of the .npy format")
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         header = file.tell()
     if dtype.kind != kind or len(shape) != dimensions:
-        raise ValueError(f"{name} has {len(shape)} dimensions of {dtype}")
+        raise ValueError(
+            f"{name}: expected {dimensions} dimensions of kind {kind!r}, "
+            f"found {len(shape)} of {dtype}"
+        )
     if math.prod(shape) * dtype.itemsize + header != member.file_size:
-        raise ValueError(f"{name} is cut short")
+        raise ValueError(f"{name} is incomplete")
     return tuple(shape)
 
 

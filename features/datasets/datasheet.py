@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.features.datasets.sample import Index
+from autosched.features.datasets.sample import SPLIT_NAMES, Index
 from autosched.features.sets import FeatureSet
 from autosched.words import count
 
@@ -110,8 +110,8 @@ def _tasks(index: Index) -> list[str]:
 def _splits(index: Index, by: str | None) -> str:
     if by is None:
         return "None were asked for: every candidate is in `train`."
-    counts = np.bincount(index.split, minlength=len(index.splits))
-    text = ", ".join(f"{name} {n}" for name, n in zip(index.splits, counts, strict=True))
+    counts = np.bincount(index.split, minlength=len(SPLIT_NAMES))
+    text = ", ".join(f"{name} {n}" for name, n in zip(SPLIT_NAMES, counts, strict=True))
     if by == "random":
         rule = "At random: candidates of one task are in several splits."
     else:

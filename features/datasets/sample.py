@@ -48,8 +48,8 @@ class Sample:
 class Index:
     """What is known of every candidate before any feature: arrays with one value per candidate.
 
-    `task` indexes `tasks` (JSON texts); `failure` indexes `failures` and `split` indexes `splits`,
-    both lists of names. `environments` has the number of candidates of each environment.
+    `task` indexes `tasks` (JSON texts), `failure` indexes `failures` (names), and `split` indexes
+    SPLIT_NAMES. `environments` has the number of candidates of each environment.
     """
 
     seconds: npt.NDArray[np.float64]
@@ -59,7 +59,6 @@ class Index:
     split: npt.NDArray[np.int8]
     tasks: list[str]
     failures: list[str]
-    splits: list[str]
     environments: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -104,10 +103,7 @@ def index_of(
     names = list(tasks)
     split = split_of(task, names, shares, by, seed, np.array(programs, np.int64))
     reason = np.array(reasons, np.int32)
-    splits = list(SPLIT_NAMES)
-    return Index(
-        times, throughput, task, reason, split, names, list(failures), splits, environments
-    )
+    return Index(times, throughput, task, reason, split, names, list(failures), environments)
 
 
 def split_of(

@@ -16,7 +16,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from autosched.features.datasets.sample import LEADING, ORIGIN, Index, Sample
+from autosched.features.datasets.sample import LEADING, ORIGIN, SPLIT_NAMES, Index, Sample
 from autosched.features.sets import FeatureSet, Rows
 from autosched.needed import needed_for
 
@@ -61,7 +61,7 @@ class _Leading:
             candidate,
             task,
             self._workloads[task],
-            index.splits[index.split[candidate]],
+            SPLIT_NAMES[index.split[candidate]],
             float(index.seconds[candidate]),
             float(index.throughput[candidate]),
             bool(self._valid[candidate]),
@@ -209,7 +209,7 @@ class _Npz:
             "valid": index.valid,
             "tasks": np.array(index.tasks),
             "failure": np.array(index.failures)[index.failure],
-            "split": np.array(index.splits)[index.split],
+            "split": np.array(SPLIT_NAMES)[index.split],
             "schema": np.array(self._features.schema),
             "row_buffer": np.array(self._buffers.numbers),
             "buffers": np.array(self._buffers.names),

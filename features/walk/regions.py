@@ -137,11 +137,6 @@ def touch(accesses: Sequence[Access], loops: Sequence[Loop]) -> tuple[list[int],
     return memory, outermost
 
 
-def region(access: Access, bounds: IndexBounds, level: int) -> list[int]:
-    """The extents that `access` covers while the loops from `level` (0: outermost) inwards run."""
-    return [_extent(dim[level]) for dim in _dimensions(access, bounds)]
-
-
 def region_sizes(access: Access, bounds: IndexBounds, count: int) -> list[list[int]]:
     """The extents that `access` covers at levels 0 to `count`, which is a single iteration."""
     dims: list[list[int]] = []

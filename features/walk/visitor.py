@@ -35,7 +35,7 @@ _THREADS = {
     "threadIdx.y": 5,
     "threadIdx.z": 6,
 }
-_VTHREAD = 7
+VTHREAD = 7
 _NUM_LAUNCH = 8
 _SERIAL = (ForKind.SERIAL, ForKind.UNROLLED)
 
@@ -210,7 +210,7 @@ class Nest:
 
     def _thread(self, node: IterVar, key: str, extent: int, body: Stmt) -> None:
         if key == "virtual_thread":
-            slot = _VTHREAD
+            slot = VTHREAD
         elif node.var.name in _THREADS:
             slot = _THREADS[node.var.name]
         else:

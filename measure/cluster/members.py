@@ -206,7 +206,7 @@ class Cluster:
             except ConfigError as error:
                 self._losses[each.node.id] = _MOST_LOSSES
                 self.link.kill(each.process)
-                self.warning(f"a node that came is not used: {_versions([str(error)])}")
+                self.warning(f"a node that joined is not used: {_versions([str(error)])}")
             else:
                 fits = not any(misfit(member.facts, target) for target in self._targets)
                 member.measures = fits and member.facts.model == self._model

@@ -161,7 +161,7 @@ def _error_of(error: RayError) -> NodeLostError | NodeBrokenError:
     """The error in a few words; Ray's own text has many lines."""
     text = str(error)
     if isinstance(error, ActorUnavailableError):
-        return NodeLostError("its process answers no more")
+        return NodeLostError("its process no longer answers")
     if isinstance(error, ActorUnschedulableError) or "node has died" in text:
         return NodeLostError("its node died")
     if isinstance(error, RayActorError) and _IN_START not in text:

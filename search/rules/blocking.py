@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.search.rules.tiling import follow_tiling
 from autosched.state import queries
 from autosched.state.iterator import Iterator, IterKind, clean_name
@@ -33,8 +33,6 @@ from autosched.state.steps import RfactorStep
 from autosched.te.operations.operation import CONST_TENSOR_ATTR, ComputeOp, PlaceholderOp
 from autosched.tir.expr import IntImm, ProducerLoad, Var
 from autosched.tir.walk import free_vars
-
-Next = list[tuple[State, int]]
 
 PACKED_SCOPE = "global"
 """The scope of a packed panel. A buffer allocated inside a parallel loop belongs to one thread."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from autosched.search.rules.blocking import extent_of
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.search.rules.tiling import fuse_reductions, iters_of
 from autosched.state import queries
 from autosched.state.iterator import Iterator, IterKind
@@ -27,8 +27,6 @@ from autosched.tir.expr import ProducerLoad, Var
 from autosched.tir.iteration import IterVar
 from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars
-
-Next = list[tuple[State, int]]
 
 _LEAST_TERMS = 256
 _LEAST_OF_PRODUCTS, _MOST_PRODUCTS = 1024, 4096
@@ -112,8 +110,10 @@ def _runs_along(load: ProducerLoad, reduced: Sequence[Var]) -> bool:
 
 
 def _in_order(load: ProducerLoad, reductions: Sequence[IterVar]) -> bool:
-    """Whether the reduction's axes index the tensor in their order and, but for the first one, as a
-    whole: all neighbouring terms then have the same distance in memory."""
+    """Whether all neighbouring terms have the same distance in memory.
+
+    The reduction's axes then index the tensor in their order and, but for the first, as a whole.
+    """
     variables = [axis.var for axis in reductions]
     if len(variables) == 1:
         return any(index is variables[0] for index in load.indices)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.search.rules.tiling import follow_tiling, fuse_reductions, multi_level_tile
 from autosched.state import queries
 from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import CONST_TENSOR_ATTR
-
-Next = list[tuple[State, int]]
 
 MOST_READS = 64
 """The most reads that inlining a stage may cause. In a chain of stencils, each inlined into the

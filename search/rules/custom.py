@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from autosched.arguments import found
 from autosched.errors import ConfigError
-from autosched.search.rules.protocol import Context, Decision, SketchRule
+from autosched.search.rules.protocol import Context, Decision, Next, SketchRule
 from autosched.state.state import State
-from autosched.user_file import load_object
-from autosched.words import told
+from autosched.user_file import load_object, watched
 
 # More steps than any sketch has: a rule that would be applied for ever is stopped there.
 _MAX_STEPS = 500
@@ -60,7 +57,7 @@ class CheckedRule:
 
     def condition(self, context: Context, state: State, stage_id: int) -> Decision:
         """The rule's decision."""
-        with self._watched("condition", state, stage_id):
+        with watched(self._where("condition", state, stage_id)):
             decision = self.rule.condition(context, state, stage_id)
         if not isinstance(decision, Decision):
             raise ConfigError(
@@ -69,9 +66,9 @@ class CheckedRule:
             )
         return decision
 
-    def apply(self, context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
+    def apply(self, context: Context, state: State, stage_id: int) -> Next:
         """The rule's results, each a state and the id of the stage to go on with."""
-        with self._watched("apply", state, stage_id):
+        with watched(self._where("apply", state, stage_id)):
             given = self.rule.apply(context, state, stage_id)
             results = list(given) if isinstance(given, Iterable) else None
         if results is None:
@@ -88,18 +85,6 @@ class CheckedRule:
     def _where(self, function: str, state: State, stage_id: int) -> str:
         stage = state.stages[stage_id].name
         return f"sketch rule {self.name!r}: {function} on stage {stage_id} ({stage})"
-
-    @contextmanager
-    def _watched(self, function: str, state: State, stage_id: int) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            theirs = [frame for frame in frames if frame.filename != __file__]
-            place = f"{theirs[0].filename}:{theirs[0].lineno}" if theirs else "the call"
-            raise ConfigError(
-                f"{self._where(function, state, stage_id)} failed at {place}: {told(error)}"
-            ) from error
 
 
 def _problem(result: object, state: State, stage_id: int) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.search.rules.tiling import iters_of
 from autosched.state import queries
 from autosched.state.iterator import Annotation, IterKind
@@ -26,8 +26,6 @@ from autosched.state.state import State
 from autosched.state.steps import AnnotationStep, SplitStep, Step
 from autosched.te.operations.operation import CONST_TENSOR_ATTR, ComputeOp, Operation
 from autosched.tir.expr import FloorDiv, IntImm, Var
-
-Next = list[tuple[State, int]]
 
 _PRODUCT_AXES = 3
 """The fewest spatial axes of the product: rows of tiles, columns of tiles, and channels."""

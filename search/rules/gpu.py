@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from autosched.errors import ScheduleError
-from autosched.search.rules.common import Next, always_inlinable
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.common import always_inlinable
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.search.rules.tiling import fuse_reductions
 from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator
@@ -128,8 +128,10 @@ def _summed_axes(state: State, stage_id: int, reader: int) -> list[int]:
 
 
 def _within_slice(index: Expr, op: ComputeOp) -> Expr:
-    """The place of a term in its slice, for an index `slice * length + term` of a stage that sums
-    slices (SliceProduct); other indices as they are."""
+    """The place of a term in its slice; any other index as it is.
+
+    The index of a term is `slice * length + term` in a stage that sums slices (SliceProduct).
+    """
     terms = linear(index)[1]
     for axis in op.reduce_axis if ".rf" in op.name and len(terms) == 2 else ():
         assert axis.dom is not None and isinstance(axis.dom.extent, IntImm)

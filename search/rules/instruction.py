@@ -21,9 +21,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from autosched.errors import ScheduleError
-from autosched.search.rules.common import Next
 from autosched.search.rules.instruction_tiles import few_registers, tiles_of, tiles_over_rows
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.state import queries
 from autosched.state.iterator import Annotation, IterKind
 from autosched.state.state import State

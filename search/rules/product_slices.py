@@ -31,7 +31,9 @@ _BLOCKS = (FEW_BLOCKS // 2, 4 * FEW_BLOCKS)
 
 
 def slice_counts(elements: int, terms: int, axis: int) -> tuple[int, ...]:
-    """The numbers of slices that an axis of length `axis`, of all `terms`, may be cut into.
+    """The numbers of slices, divisors of `axis`, into which an axis of that length may be cut.
+
+    `terms` are the terms of all axes together, `elements` the results.
 
     >>> slice_counts(49 * 512, 9 * 512, 512)
     (16, 32, 64)

@@ -15,6 +15,9 @@ from autosched.state.state import State
 from autosched.target import HardwareParams
 from autosched.te.intrin.instruction import Instruction
 
+Next = list[tuple[State, int]]
+"""What a rule makes of a state: new states, each with the stage to work on next."""
+
 
 class Decision(Enum):
     """Whether a rule applies to a stage, and whether later rules are still tried."""
@@ -81,7 +84,7 @@ class SketchRule(Protocol):
     def condition(self, context: Context, state: State, stage_id: int) -> Decision:
         """Whether the rule applies to the stage."""
 
-    def apply(self, context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
+    def apply(self, context: Context, state: State, stage_id: int) -> Next:
         """The new states, each with the stage to work on next."""
 
 
@@ -91,4 +94,4 @@ class FunctionRule:
 
     name: str
     condition: Callable[[Context, State, int], Decision]
-    apply: Callable[[Context, State, int], list[tuple[State, int]]]
+    apply: Callable[[Context, State, int], Next]

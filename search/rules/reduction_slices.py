@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from autosched.search.factors import divisors
 from autosched.search.rules.gpu import CROSS_THREAD_REDUCTION
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.search.rules.tiling import fuse_reductions
 from autosched.state import queries
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.walk import free_vars
-
-Next = list[tuple[State, int]]
 
 LEAST_TERMS = 1024
 FEW, FEW_ROWS = 4096, 64

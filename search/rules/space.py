@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from autosched.search.rules.common import structure
 from autosched.search.rules.operand import is_operand
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.search.rules.tiling import follow_tiling, iters_of, multi_level_tile
 from autosched.state import queries
 from autosched.state.iterator import IterKind
@@ -33,8 +33,6 @@ from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars, pre_order
-
-Next = list[tuple[State, int]]
 
 
 def _innermost_indices(op: ComputeOp) -> Iterating[tuple[tuple[Expr, ...], set[Var]]]:
@@ -112,8 +110,8 @@ def _row_stages(state: State, stage_id: int) -> list[int]:
     """The stages on the way to the output `stage_id`, the last first, that may be fused by rows.
 
     Stages that are to be tiled have no rows: the way ends there. The result is empty if there is no
-    reduction on the way, because then nothing is read twice, and unless all other stages come
-    before those found.
+    reduction on the way, because then nothing is read twice. It is also empty if another stage lies
+    between those found.
     """
     found: set[int] = set()
     work = [stage_id]
@@ -133,8 +131,10 @@ def _row_stages(state: State, stage_id: int) -> list[int]:
 
 
 def _read_elsewhere(state: State, stage_id: int, inside: set[int], last: int) -> bool:
-    """Whether a stage that is neither in `inside` nor `last` reads the stage, directly or through
-    stages in `inside`."""
+    """Whether a stage that is neither in `inside` nor `last` reads the stage.
+
+    It may do so directly, or through stages in `inside`.
+    """
     work, seen = [stage_id], {stage_id, last}
     while work:
         for consumer in queries.consumers(state, work.pop()):

@@ -28,12 +28,11 @@ from autosched.nest.core import core_of
 from autosched.search.rules.blocking import (
     LEAST_REUSE,
     PACKED_SCOPE,
-    Next,
     block,
     blockable,
     extent_of,
 )
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.search.rules.tiling import follow_tiling
 from autosched.state import queries
 from autosched.state.iterator import IterKind
@@ -64,8 +63,11 @@ twentieth of the vectors at most, which is not worth the copy (chosen, not measu
 
 
 class Turned(NamedTuple):
-    """A copy to make: the stage id of the operand, the `place` of the index that becomes its last
-    one, and the number of the `axis` of the result that this index is."""
+    """A copy to make.
+
+    `operand` is the stage id of the operand, `place` that of the index that becomes its last one,
+    and `axis` the number of the axis of the result that this index is.
+    """
 
     operand: int
     place: int

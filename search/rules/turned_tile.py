@@ -20,14 +20,12 @@ from typing import NamedTuple
 
 from autosched.search.rules.blocking import extent_of
 from autosched.search.rules.common import always_inlinable
-from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.state import queries
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import Var
 from autosched.tir.gpu import BANK, BANKS
-
-Next = list[tuple[State, int]]
 
 THREADS = 256
 """The most threads of a block."""

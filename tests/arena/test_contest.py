@@ -229,7 +229,7 @@ def test_a_model_whose_method_takes_something_else_is_told_so() -> None:
 
 
 def test_a_contest_needs_pools() -> None:
-    with pytest.raises(ConfigError, match=r"^expected pools, found none; pools_of makes them of"):
+    with pytest.raises(ConfigError, match=r"^expected at least one pool, found none; pools_of"):
         contest([], ["random"])
 
 

@@ -129,7 +129,10 @@ def test_a_first_round_that_is_drawn_tells_nothing_of_the_models() -> None:
 
     (note,) = told(8, "all")
     assert note.startswith("In 2 of 2 tasks the models had nothing to learn from before the")
-    assert "the first 8 trials, a round, are drawn: they are the same whatever the model." in note
+    assert (
+        "the first 8 trials, one round, are drawn at random: they do not depend on the model."
+        in note
+    )
     assert told(9, "all") == [] == told(8, "operator")
 
 

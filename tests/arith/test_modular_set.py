@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from autosched.arith import Analyzer, ModularSet
-from autosched.arith.modular_set import intersect, residues, union
+from autosched.arith.modular_set import residues, union
 from autosched.tir.expr import Expr, Var
 from autosched.tir.op import (
     cast,
@@ -52,9 +52,6 @@ def test_set_operations() -> None:
     assert residues(-4, 7) == ModularSet(4, 3)
     assert union(ModularSet(4, 1), ModularSet(6, 3)) == ModularSet(2, 1)
     assert union(ModularSet(0, 5), ModularSet(0, 5)) == ModularSet(0, 5)
-    assert intersect(ModularSet(0, 5), ModularSet(4, 1)) == ModularSet(0, 5)
-    assert intersect(ModularSet(2, 1), ModularSet(4, 1)) == ModularSet(4, 1)
-    assert intersect(ModularSet(4, 1), ModularSet(6, 1)) == ModularSet(4, 1)
 
 
 def test_residues_of_bound_values_and_conditions() -> None:

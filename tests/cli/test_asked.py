@@ -96,7 +96,11 @@ def test_a_file_with_the_name_of_an_operator(cli: Cli) -> None:
         ),
         (("y.yaml",), (), r"^configuration file y\.yaml does not exist"),
         (("C[i] = A[i] + 1.0",), (), r"^C\[i\] = .*: no file has that name; .* with --expr"),
-        (("ik,kj->ij",), (), r"^ik,kj->ij: no file has that name; it is given with --einsum"),
+        (
+            ("ik,kj->ij",),
+            (),
+            r"^ik,kj->ij: no file has that name; give a computation with --einsum",
+        ),
         (("matmul", *SIZES), ("search.trials",), r"^--set search\.trials: expected KEY=VALUE"),
         (("matmul", *SIZES), ("=3",), r"^--set =3: expected KEY=VALUE"),
         (
@@ -124,7 +128,7 @@ def test_what_is_wrong_is_quoted(
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (Asked(("x.yaml",), EXPR), r"^x\.yaml: --expr and --einsum stand alone"),
+        (Asked(("x.yaml",), EXPR), r"^x\.yaml: with --expr or --einsum no CONFIG is expected"),
         (Asked((), EXPR, "ij,jk->ik"), "--expr and --einsum: give one of them"),
         (Asked((), EXPR, shapes=("A=4,b",)), r"^--shape A=4,b: expected NAME=SIZE,SIZE"),
         (Asked((), EXPR, shapes=("=4",)), r"^--shape =4: expected NAME=SIZE,SIZE"),

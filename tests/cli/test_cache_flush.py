@@ -45,7 +45,10 @@ def test_each_is_replayed_as_it_was_timed(cli: Cli, mixed: Path) -> None:
 
 def test_ansors_format_cannot_say_it(cli: Cli, mixed: Path) -> None:
     done = cli("records", "convert", mixed, "-o", "a.v06", "--to", "ansor-v0.6")
-    assert "1 record timed with empty caches, which Ansor v0.6 cannot say" in done.err
+    assert (
+        "1 record timed with empty caches, which the format of Ansor v0.6 cannot express"
+        in done.err
+    )
 
 
 def test_a_run_says_how_it_times(cli: Cli, config: Path) -> None:

@@ -52,7 +52,9 @@ def test_options_of_a_split_want_one(cli: Cli, log: Path) -> None:
     for option in (("--by", "shape"), ("--seed", "1")):
         done = cli("dataset", "export", log, "-o", "d.csv", *option)
         assert done.status == 2
-        assert done.err.startswith(f"error: {option[0]} is about --split SHARES; add that")
+        assert done.err.startswith(
+            f"error: {option[0]} is only for --split SHARES; add that option"
+        )
         assert not (log.parent / "d.csv").exists()
 
 

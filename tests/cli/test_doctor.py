@@ -123,7 +123,7 @@ def test_a_machine_without_a_gpu_compiles(cli: Cli) -> None:
     assert found["nvdisasm"].endswith("prints PTX; pip install nvidia-cuda-nvdisasm")
     assert found["driver"].startswith("missing libnowhere.so.1 not found, nothing can be measured")
     assert found["PyCUDA"] == "missing not installed; it is built from source: docs/cuda.md"
-    assert found["devices"].startswith("- not looked for")
+    assert found["devices"].startswith("- not listed")
     assert found["add kernel"] == "- not tried without a GPU"
     assert found["clocks"] == "- not known without NVML"
     assert found["NVML"].endswith("pip install nvidia-ml-py")
@@ -159,7 +159,7 @@ def test_everything_there(
     assert found["L2 flush"] == "ok 105 MB in 50 us (2097 GB/s)"
     assert found["NVML"] == "ok driver 580.1, 1 devices"
     assert found["clocks"] == (
-        "ok SM 1200 of 1980 MHz, memory 2400 MHz, held down: hardware thermal slowdown; for "
+        "ok SM 1200 of 1980 MHz, memory 2400 MHz, slowed down by: hardware thermal slowdown; for "
         "steadier times, as root: nvidia-smi -lgc 1980 (nvidia-smi -rgc undoes it)"
     )
 
@@ -201,7 +201,7 @@ def test_a_pycuda_that_does_not_work_beside_a_driver(
     done = cli("doctor", "--target", "cuda")
     assert done.status == 1
     assert parts(done.out)[part].startswith(message)
-    assert "\ncan compile, cannot measure\n\nPyCUDA is built so" in done.out
+    assert "\ncan compile, cannot measure\n\nBuild PyCUDA like this" in done.out
 
 
 @pytest.mark.usefixtures("modules", "with_driver")
@@ -211,7 +211,7 @@ def test_a_driver_without_pycuda_is_to_be_repaired(
     monkeypatch.setenv("PATH", str(tmp_path))  # no nvcc
     done = cli("doctor", "--target", "cuda")
     assert done.status == 1
-    _, *lines = done.out.partition("\nPyCUDA is built so")[2].splitlines()
+    _, *lines = done.out.partition("\nBuild PyCUDA like this")[2].splitlines()
     assert lines == commands(13)
 
 
@@ -269,7 +269,7 @@ def test_without_a_driver_pycuda_waits_and_nothing_is_to_be_repaired(
     (modules / "pynvml.py").write_text(NVML.format(init="raise NVMLError('no library')", reasons=0))
     done = cli("doctor", "--target", "cuda")
     assert done.status == 0
-    assert parts(done.out)["PyCUDA"] == "ok 2026.1, which waits for the driver"
+    assert parts(done.out)["PyCUDA"] == "ok 2026.1, which needs the driver"
     assert parts(done.out)["NVML"] == "- nothing to watch without a driver"
 
 

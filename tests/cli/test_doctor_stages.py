@@ -69,7 +69,7 @@ def test_sketch(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tried()
     assert levels(found) == {Level.BROKEN: ["sketch"], Level.SKIPPED: [*STAGES[1:]]}
     assert found["sketch"].text == "KeyError: 'rule'"
-    assert found["sketch"].remedy.startswith("this is a mistake in autosched")
+    assert found["sketch"].remedy.startswith("this is a bug in autosched")
     assert found["lower"].text == "not tried without sketch"
 
 

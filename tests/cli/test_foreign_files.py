@@ -45,6 +45,6 @@ def test_a_torn_first_line_is_still_a_record_file(log: Path) -> None:
 @pytest.mark.parametrize("name", ["../esc", "/tmp/esc", "..", ".", "a\\nb", "x" * 300])
 def test_a_name_stays_in_the_folder(config: Path, name: str) -> None:
     config.write_text(f'name: "{name}"\n{config.read_text()}')
-    said = r"mm\.yaml:1: name: expected a name of at most 200 .* --set name=NAME gives another"
+    said = r"mm\.yaml:1: name: expected at most 200 printable .* --set name=NAME gives another"
     with pytest.raises(ConfigError, match=said):
         load_config(config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,14 @@ from autosched.state.steps import steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.cli import Cli
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "ansor_v06.jsonl.gz"
+from kit.golden_lines import golden_candidates
 
 
 @pytest.fixture(scope="module")
 def candidate() -> tuple[Task, list[Any]]:
     """A golden CUDA candidate of add_relu: its task for sm_90, and its steps as JSON."""
-    with gzip.open(GOLDEN, "rt") as file:
-        found = (d for d in map(json.loads, file) if d.get("target") == "cuda" and "steps" in d)
-        line = next(d for d in found if d["workload"] == "add_relu")
+    found = golden_candidates("ansor_v06.jsonl.gz", target="cuda")
+    line = next(line for line in found if line["workload"] == "add_relu")
     task = Task.from_workload("add_relu", target=cuda_target("sm_90"), **line["args"])
     return task, line["steps"]
 
@@ -69,7 +66,7 @@ def test_ptx_is_for_the_records_architecture_or_the_one_given(cli: Cli) -> None:
     done = cli("show", "ansor.json", "--as", "ptx")
     assert ".target sm_80" in done.out
     assert done.err == (
-        "note: the record names no architecture; compiled for sm_80 (--arch takes another)\n"
+        "note: the record names no architecture; compiled for sm_80 (--arch chooses another)\n"
     )
     assert cli("show", "ansor.json", "--as", "ptx", "--arch", "sm_80").err == ""
 
@@ -78,7 +75,7 @@ def test_ptx_is_for_the_records_architecture_or_the_one_given(cli: Cli) -> None:
 def test_an_architecture_that_nvrtc_does_not_know_runs_an_older_ones_code(cli: Cli) -> None:
     done = cli("show", "gpu.jsonl", "--as", "ptx", "--arch", "sm_81")
     assert ".target sm_80" in done.out
-    assert "note: code for sm_80, which sm_81 runs" in done.err
+    assert "note: compiled for sm_80, which sm_81 can run" in done.err
 
 
 @pytest.mark.usefixtures("files", "without_nvdisasm")
@@ -123,7 +120,10 @@ def test_without_nvrtc_the_source_is_shown_and_the_rest_says_what_to_install(
         (("mm.jsonl", "--as", "cuda"), "cuda and ptx are forms of CUDA candidates; matmul(M=16,"),
         (("mm.jsonl", "--as", "ptx"), "was recorded for the CPU: --as llvm or asm"),
         (("mm.jsonl", "--as", "asm", "--arch", "sm_80"), "--arch is for CUDA candidates; matmul("),
-        (("gpu.jsonl", "--as", "tir", "--arch", "sm_80"), "--as tir is for none; cuda, ptx, asm a"),
+        (
+            ("gpu.jsonl", "--as", "tir", "--arch", "sm_80"),
+            "--as tir does not depend on it; cuda, ptx, asm do",
+        ),
         (("gpu.jsonl", "--as", "cuda", "--arch", "90"), "found '90', expected sm_ and a number"),
         (("gpu.jsonl", "--as", "ptx", "--arch", "sm_35"), "makes no code for sm_35, only for sm_"),
     ],

@@ -117,7 +117,7 @@ def test_the_option_goes_to_ansor_and_back(
     path = log(rewrite)
     done = cli("records", "convert", path, "-o", "a.v06", "--to", "ansor-v0.6")
     assert done.status == 0
-    lost = "1 record of layout_rewrite: insert-transform-stage; Ansor v0.6 says so of every task"
+    lost = "1 record with layout_rewrite: insert-transform-stage, which Ansor v0.6 writes for"
     assert (lost in done.err) == (rewrite == "insert-transform-stage")
     line = json.loads((tmp_path / "a.v06").read_text())
     assert line["i"][0][4] == {"pre-transformed": 2}.get(rewrite, 1)  # 1 is Ansor's default
@@ -151,7 +151,7 @@ def test_the_option_goes_to_ansor_and_back(
         (
             "workload:\n  op: matmul\n  args: {M: 4, N: 4, K: 4}\n  layout_free: [B]\n",
             1,
-            "layout_free is for an expr",
+            "layout_free needs expr or einsum",
         ),
         (
             MATMUL + "target: {kind: cuda}\nlayout_rewrite: pre-transformed\n",

@@ -88,7 +88,8 @@ def test_a_record_of_another_task_is_refused(cli: Cli, config: Path, log: Path) 
 def test_a_gpu_s_passes_down_to_the_kernels(cli: Cli, config: Path) -> None:
     done = cli("lower", config, "--target", "cuda", "--print-after", "all")
     assert done.status == 0
-    assert done.err == "note: a candidate drawn with seed 0; --record FILE:N takes one of yours\n"
+    said = "note: a candidate was drawn at random (seed 0); --record FILE:N lowers a recorded one"
+    assert done.err == f"{said}\n"
     printed = re.findall(r"^# after (\w+)", done.out, re.MULTILINE)
     wanted = [
         "ScheduleOps",
@@ -133,7 +134,7 @@ def test_the_seed_of_the_configuration_draws(cli: Cli, config: Path) -> None:
     assert cli("lower", config, "--target", "cuda").out == first
     config.write_text(config.read_text() + "search: {seed: 5}\n")
     done = cli("lower", config, "--target", "cuda")
-    assert "drawn with seed 5" in done.err
+    assert "drawn at random (seed 5)" in done.err
     assert done.out != first
 
 
@@ -146,7 +147,7 @@ def test_a_gpu_without_room_for_any_candidate(
     config.write_text(config.read_text() + f"target: {{kind: cuda, hardware: {hardware}}}\n")
     done = cli("lower", config)
     assert (done.status, done.out) == (2, "")
-    assert "no candidate that was drawn is within the limits of cuda (sm_80); autosc" in done.err
+    assert "no randomly drawn candidate is within the limits of cuda (sm_80); autosc" in done.err
 
 
 def test_a_record_for_the_other_target_names_the_flag(cli: Cli, config: Path, log: Path) -> None:
@@ -174,7 +175,7 @@ def test_a_profile_of_a_record(cli: Cli, log: Path) -> None:
     assert lines[1].split() == ["id", "loop", "stores", "calls", "total", "share"]
     assert re.match(r" 0  whole function +1 +\S+ \S+ +[\d.]+%$", lines[2])
     assert re.match(r" 1    for i.outer in parallel\(4\) +C +1 ", lines[3])
-    assert lines[-1].startswith("a call without the clock takes ")
+    assert lines[-1].startswith("a call without this timing takes ")
     assert "nothing in a parallel loop is timed; --profile-serial runs it on one" in done.err
 
 
@@ -198,8 +199,8 @@ def test_a_profile_inside_parallel_loops(cli: Cli, log: Path) -> None:
         ((), "lower: expected CONFIG, a YAML file or operator, or --profile FILE:N"),
         (("--profile", "mm.jsonl:0", "mm.yaml"), "as it was recorded; leave out CONFIG"),
         (("--profile", "mm.jsonl:0", "--time-passes"), "leave out --time-passes"),
-        (("mm.yaml", "--profile-depth", "2"), "--profile-depth is about --profile FILE:N; add"),
-        (("mm.yaml", "--profile-serial"), "--profile-serial is about --profile FILE:N; add"),
+        (("mm.yaml", "--profile-depth", "2"), "--profile-depth is only for --profile FILE:N; add"),
+        (("mm.yaml", "--profile-serial"), "--profile-serial is only for --profile FILE:N; add"),
         (("--profile", "mm.jsonl:0", "--profile-depth", "-1"), "-1: expected 0 or more"),
         (("--profile", "mm.jsonl:7"), "--profile FILE:N: 7 is not one of 0 to 2"),
         (("--profile", "gpu.jsonl:0"), "a candidate for cuda (sm_80); profiles are taken on CPUs"),

@@ -56,7 +56,7 @@ def test_every_reader_takes_it(
     monkeypatch.setattr(yardsticks, "peer_of", lambda *_: Peer("NumPy", 2e-6, 1e-6))
     refused = cli(*command)
     assert "a.json:1: the workload '0123" in refused.err
-    assert "--workload CONFIG on the command line names its computation" in refused.err
+    assert "give its computation with --workload CONFIG" in refused.err
     for name in ("mm.yaml", f"{HASH}=mm.yaml"):
         for written in ("b.jsonl", "x.csv", "x.csv.md", "mm.jsonl"):
             Path(written).unlink(missing_ok=True)

@@ -296,4 +296,4 @@ def test_commands_take_the_next_best_where_a_time_is_impossible(
     assert (task["impossible"], task["best"]["index"]) == (1, 1)
     alone = tmp_path / "alone.jsonl"
     RecordLog(alone).append([record(1e-9)])
-    assert "no record has a possible time; choose one with --index" in cli("replay", alone).err
+    assert "every recorded time is impossible; choose one with --index" in cli("replay", alone).err

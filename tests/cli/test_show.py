@@ -1,7 +1,6 @@
 """`autosched show`: every form of a candidate, and how the rest is refused."""
 
 import contextlib
-import gzip
 import io
 import json
 from collections.abc import Callable, Iterable
@@ -22,15 +21,14 @@ from autosched.state.steps import Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.cli import Cli, MakeRecord
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "ansor_v06.jsonl.gz"
+from kit.golden_lines import golden_candidates
 
 
 @pytest.fixture
 def ansor_file(tmp_path: Path) -> Path:
     """An Ansor v0.6 log of two tasks: the same matmul for a CPU and for CUDA."""
-    with gzip.open(GOLDEN, "rt") as file:
-        lines = [d for d in map(json.loads, file) if d["workload"] == "matmul" and "steps" in d]
+    found = golden_candidates("ansor_v06.jsonl.gz")
+    lines = [line for line in found if line["workload"] == "matmul"]
     path = tmp_path / "ansor.json"
     with path.open("w") as out:
         for kind, target in (("cpu", "llvm -keys=cpu"), ("cuda", "cuda -keys=cuda,gpu")):
@@ -205,7 +203,7 @@ def test_the_best_is_one_of_this_cpu(
     faster = foreign(record, cpu="another-cpu", features="+sse2")
     RecordLog(log).append([replace(faster, result=MeasureResult((1e-6,)))])
     done = cli("show", log, "--as", "steps")
-    assert "faster ones of other CPUs (another-cpu) are left out; --index takes them" in done.err
+    assert "faster records of other CPUs (another-cpu) are left out; --index takes them" in done.err
     assert done.out == cli("show", log, "--as", "steps", "--index", "1").out
     RecordLog(tmp_path / "there.jsonl").append([faster])
     assert "left out" not in cli("show", "there.jsonl", "--as", "steps").err

@@ -321,7 +321,7 @@ REFUSED = {
     "an extent that varies": ("launch(threadIdx.x, n)\nB[0] = x", "must be constant, found n"),
     "loops of two lengths": (
         "launch(threadIdx.x, 8)\nlaunch(threadIdx.x, 16)\nB[0] = x",
-        "is 8 and 16 in one kernel, and a launch has one; bind loops of one length to threadIdx.x",
+        "is 8 in one place and 16 in another; bind only loops of the same length to threadIdx.x",
     ),
     "floor division": ("B[n // 3] = x", "FloorDiv reached CUDA code generation"),
     "a vectorized loop": ("for i in vectorized(4):\n    B[i] = x", "the loop i is vectorized"),
@@ -339,10 +339,9 @@ def test_what_has_no_meaning_on_a_gpu(body: str, message: str) -> None:
         emit_cuda([kernel(body)])
 
 
-def test_assertions_trap_in_debug_builds_only() -> None:
-    func = kernel('assert n < 4, "small"\nB[0] = x')
-    assert "__trap" not in emit_cuda([func]).text
-    assert "if (!(n < 4)) __trap();" in emit_cuda([func], debug=True).text
+def test_assertions_are_left_out() -> None:
+    plain = emit_cuda([kernel("B[0] = x")]).text
+    assert emit_cuda([kernel('assert n < 4, "small"\nB[0] = x')]).text == plain
 
 
 PRODUCTS = {

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,16 +16,14 @@ from autosched.errors import ScheduleError
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import cuda_target
+from kit.golden_lines import golden_candidates
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "ansor_v06.jsonl.gz"
 CHOSEN = ("matmul", "conv2d_nhwc", "softmax", "norm_bmn")
 
 
 @cache
 def lines() -> list[dict[str, Any]]:
-    with gzip.open(GOLDEN, "rt") as file:
-        found = [line for line in map(json.loads, file) if line.get("target") == "cuda"]
-    return [line for line in found if "steps" in line]
+    return list(golden_candidates("ansor_v06.jsonl.gz", target="cuda"))
 
 
 def candidate(workload: str) -> tuple[ComputeDAG, Any]:

@@ -58,7 +58,7 @@ def test_a_peak_that_was_measured_too_low_is_measured_again(
     runner = Mock(peak=lambda task: next(measured))
     measurer = Measurer(builder=Mock(), runner=runner)
     faster = replace(BEST, result=MeasureResult((0.5e-6,)))
-    too_low = "measured too low or operations are saved"
+    too_low = "measured too low, or the kernel saves operations"
     with make_observer(quiet=False, trials=8, peak_of=measurer.peak) as observer:
         observer(Progress(TASK, 8, done=2, best=BEST), [BEST])
         assert "1.024 GFLOP/s (93% of peak)" in capfd.readouterr().err

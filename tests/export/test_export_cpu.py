@@ -370,7 +370,7 @@ def test_a_library_that_was_replaced_is_not_taken_for_the_new_one(tmp_path: Path
     module(tmp_path / "matmul.py")
     export([record(matmul(9))], tmp_path)
     with pytest.raises(
-        ImportError, match=r"of another build \(\w+\) than matmul.json .*start Python"
+        ImportError, match=r"from another build \(\w+\) than matmul.json .*restart Python"
     ):
         module(tmp_path / "matmul.py")
 
@@ -607,7 +607,7 @@ def test_kernels_called_as_functions_of_the_library(name: str, tmp_path: Path) -
     """LLVM said that a function is defined twice."""
     with autosched.trusting():
         records = plus_one(tmp_path, ["relax", name])
-        message = rf"the library own has a function {name} of its own, .* another name"
+        message = rf"the library own defines {name} itself, .* another name"
         with pytest.raises(ConfigError, match=message):
             export(records, tmp_path / "out", ExportOptions(name="own"))
 
@@ -677,7 +677,7 @@ def test_files_do_not_hide_others(
     with autosched.trusting():
         export(plus_one(tmp_path, [name]), out)
     assert (out / f"{name}_kernels.py").is_file() and not (out / f"{name}.py").exists()
-    with pytest.raises(ConfigError, match=f"'{name}' is that of a module of Python, of a header"):
+    with pytest.raises(ConfigError, match=f"'{name}' is taken by a Python module or a C header"):
         export(ONE, out, ExportOptions(name=name))
 
 
@@ -710,7 +710,7 @@ def test_another_shape_gets_the_nearest_schedule(tmp_path: Path) -> None:
     first, second, third = done.notes
     rest = "N=32, K=16), compared with NumPy"
     assert first == f"matmul(M=30, N=32, K=16): with the schedule of matmul(M=32, {rest}"
-    assert second == "matmul(M=64, N=32, K=16) is among the records: their schedule is taken"
+    assert second == "matmul(M=64, N=32, K=16) is among the records, so its own schedule is used"
     assert third == f"matmul(M=70, N=33, K=16): with the schedule of matmul(M=64, {rest}"
     kernels = module(tmp_path / "out" / "matmul.py")
     a, b = np.random.default_rng(0).random((70, 16), np.float32), np.ones((16, 33), np.float32)
@@ -840,9 +840,9 @@ ONE = [record(matmul(8))]
         ([], ExportOptions(), "there is no record"),
         ([*ONE, cuda_record()], ExportOptions(), "for the CPU and for CUDA; build them apart"),
         ([*ONE, record(matmul(9, cpu="znver2"))], ExportOptions(), "one library is for one CPU"),
-        (ONE, ExportOptions(name="a-b"), "'a-b' must be an identifier"),
-        (ONE, ExportOptions(name="lambda"), "'lambda' must be an identifier of C and Python"),
-        (ONE, ExportOptions(also=({"M": 3},)), r"are for a function that chooses \(--dispatch\)"),
+        (ONE, ExportOptions(name="a-b"), "'a-b' is not an identifier"),
+        (ONE, ExportOptions(name="lambda"), "'lambda' is not an identifier in both C and Python"),
+        (ONE, ExportOptions(also=({"M": 3},)), r"need a function that chooses by shape"),
         (ONE, ExportOptions(archs=("sm_80",)), "are for CUDA kernels only"),
         ([cuda_record()], ExportOptions(dispatch=True), "is for CPU kernels only"),
         (ONE, ExportOptions(dispatch=True, also=({"Q": 3},)), "Q: matmul.* has M, N, K"),

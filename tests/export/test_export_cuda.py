@@ -147,12 +147,14 @@ def test_files_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None
     found = loaded(place, "matmul_of_two_builds")
     cubin = place / "matmul.sm_80.cubin"
     cubin.write_bytes(cubin.read_bytes() + b"more")
-    with pytest.raises(ImportError, match=r"sm_80.cubin is not that of matmul.json; export it aga"):
+    with pytest.raises(
+        ImportError, match=r"sm_80.cubin does not belong to matmul.json; export it aga"
+    ):
         found.load("matmul", FakeDriver({}))
     shutil.copy(folder / cubin.name, cubin)
     (place / "matmul.ptx").write_text("other")
     with pytest.raises(
-        ImportError, match=r"matmul.ptx is not that of matmul.json; export it again"
+        ImportError, match=r"matmul.ptx does not belong to matmul.json; export it again"
     ):
         found.load("matmul", FakeDriver({}))
     (place / "matmul.ptx").unlink()

@@ -4,13 +4,10 @@ Every fifth one of each case; AUTOSCHED_SLOW=1 takes all 679. The rows of many a
 for all that arrays of candidates have.
 """
 
-import gzip
 import json
 import os
 from collections import defaultdict
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +22,8 @@ from autosched.features.lowering import features_of_steps
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
+from kit.golden_lines import golden_candidates, golden_lines
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 EVERY = 1 if "AUTOSCHED_SLOW" in os.environ else 5
 ONE_BY_ONE = {  # long sums over groups, axes that threads share, products beyond 2**53
     ("conv2d_nhwc", "cpu"): 0.07,
@@ -36,19 +33,10 @@ ONE_BY_ONE = {  # long sums over groups, axes that threads share, products beyon
 }
 """The share of candidates that arrays may leave out, where it is not 0.02, or 0.1 on a GPU."""
 _ZEROS = np.zeros((1, NUM_FEATURES), np.float32)
-FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
-
-
-def lines(name: str) -> list[dict[str, Any]]:
-    with gzip.open(GOLDEN / name, "rt") as file:
-        return [json.loads(line) for line in file]
-
 
 CASES = defaultdict(list)
-for _name in FILES:
-    for _line in lines(_name):
-        if "steps" in _line:
-            CASES[_line["workload"], _line["target"], json.dumps(_line["args"])].append(_line)
+for _line in golden_candidates():
+    CASES[_line["workload"], _line["target"], json.dumps(_line["args"])].append(_line)
 
 
 @cache
@@ -104,7 +92,7 @@ def test_rows_equal_ansors(case: tuple[str, str, str]) -> None:
 
 
 def test_names_equal_ansors() -> None:
-    names = [line for line in lines("seed_matmul.jsonl.gz") if "feature_names" in line]
+    names = [line for line in golden_lines("seed_matmul.jsonl.gz") if "feature_names" in line]
     assert tuple(names[0]["feature_names"]) == FEATURE_NAMES
 
 

@@ -6,10 +6,7 @@ per loop, innermost first, as rows*columns; for the update of C.local it names t
 table p0.shared, p1.shared, C.local, the first of which holds the indices of B (p1) in the text.
 """
 
-import gzip
-import json
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,16 +19,14 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
 from autosched.tir.function import PrimFunc
+from kit.golden_lines import golden_lines
 from kit.touched import TouchedRegions, touched_regions
 from kit.types import Array
-
-GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "seed_matmul.jsonl.gz"
 
 
 @cache
 def lowered(case: str) -> PrimFunc:
-    with gzip.open(GOLDEN, "rt") as file:
-        line = next(d for d in map(json.loads, file) if d.get("case") == case)
+    line = next(d for d in golden_lines("seed_matmul.jsonl.gz") if d.get("case") == case)
     dag = ComputeDAG(workloads.get(line["workload"]).tensors(**line["args"]))
     target = Target("cuda", HardwareParams.from_list(line["hardware"]))
     return lower_for_features(dag, steps_from_json(line["steps"]), target)

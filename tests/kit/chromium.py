@@ -110,9 +110,7 @@ class Chromium:
             self.errors.append(parameters["entry"]["text"])
         return message
 
-    def look(
-        self, width: int, *, dark: bool = False, height: int = 900, phone: bool = False
-    ) -> None:
+    def look(self, width: int, *, dark: bool = False, phone: bool = False) -> None:
         """Set the width of the page, and whether the user prefers dark colours."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -154,12 +152,10 @@ class Chromium:
             )
         )
 
-    def screenshot(self, rectangle: Sequence[float] | None = None) -> bytes:
-        """A PNG of the whole page, or of a rectangle (x, y, width, height) in CSS pixels."""
-        if rectangle is None:
-            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-            rectangle = (0, 0, size["width"], size["height"])
-        clip = dict(zip(("x", "y", "width", "height"), rectangle, strict=True), scale=1)
+    def screenshot(self) -> bytes:
+        """A PNG of the whole page."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         answer = self.call(
             "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
         )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+_MEMBERS, _FEATURES = 8, 4
 
-def tiny_model(rounds: int = 1, members: int = 8, features: int = 4) -> dict[str, Any]:
+
+def tiny_model(rounds: int = 1) -> dict[str, Any]:
     """The JSON of `rounds` rounds of trees, each with one comparison and two leaves."""
-    trees = [_tree(k, features) for k in range(rounds * members)]
+    trees = [_tree(k) for k in range(rounds * _MEMBERS)]
     model = {
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
-        "iteration_indptr": list(range(0, len(trees) + 1, members)),
-        "tree_info": [k % members for k in range(len(trees))],
+        "iteration_indptr": list(range(0, len(trees) + 1, _MEMBERS)),
+        "tree_info": [k % _MEMBERS for k in range(len(trees))],
         "trees": trees,
     }
     return {
@@ -24,8 +26,8 @@ def tiny_model(rounds: int = 1, members: int = 8, features: int = 4) -> dict[str
                 "base_score": "5E-1",
                 "boost_from_average": "1",
                 "num_class": "0",
-                "num_feature": str(features),
-                "num_target": str(members),
+                "num_feature": str(_FEATURES),
+                "num_target": str(_MEMBERS),
             },
             "objective": {
                 "name": "reg:squarederror",
@@ -36,7 +38,7 @@ def tiny_model(rounds: int = 1, members: int = 8, features: int = 4) -> dict[str
     }
 
 
-def _tree(number: int, features: int) -> dict[str, Any]:
+def _tree(number: int) -> dict[str, Any]:
     empty = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
     return {
         **{name: [] for name in empty},
@@ -48,12 +50,12 @@ def _tree(number: int, features: int) -> dict[str, Any]:
         "parents": [2147483647, 0, 0],
         "right_children": [2, -1, -1],
         "split_conditions": [0.5, 0.1, -0.1],
-        "split_indices": [number % features, 0, 0],
+        "split_indices": [number % _FEATURES, 0, 0],
         "split_type": [0, 0, 0],
         "sum_hessian": [2.0, 1.0, 1.0],
         "tree_param": {
             "num_deleted": "0",
-            "num_feature": str(features),
+            "num_feature": str(_FEATURES),
             "num_nodes": "3",
             "size_leaf_vector": "1",
         },

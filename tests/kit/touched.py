@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autosched.features.walk.access import accesses_of
-from autosched.features.walk.regions import IndexBounds, region
+from autosched.features.walk.regions import IndexBounds, region_sizes
 from autosched.features.walk.scope import BufferInfo
 from autosched.features.walk.visitor import Nest
 from autosched.tir.expr import Var
@@ -38,7 +38,7 @@ class _Collector:
         names = [loop.var.name for loop in nest.loops]
         regions = {
             access.info.name: tuple(
-                tuple(region(access, bounds, i)) for i in range(len(names) - 1, -1, -1)
+                tuple(region) for region in region_sizes(access, bounds, len(names))[-2::-1]
             )
             for access in accesses_of(stmt, nest)
         }

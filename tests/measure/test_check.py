@@ -159,7 +159,7 @@ def test_the_worst_of_several_outputs_is_told() -> None:
     nothing = np.full(8, np.nan, np.float32)
     seen = seen_of([(good, good), (nothing, nothing)])
     assert seen.telling == 0.0
-    assert "could see little: no output is finite" in (seen.warning or "")
+    assert "proves little: no output is finite" in (seen.warning or "")
 
 
 def test_a_damaged_entry_is_refused() -> None:

@@ -156,7 +156,7 @@ def test_true_is_more_than_all_caches_hold() -> None:
 
 
 def test_more_than_the_memory_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"measure.cache_flush: 1.049e\+06 GiB beside .* more"):
+    with pytest.raises(ConfigError, match=r"measure.cache_flush: 1.049e\+06 GiB and .* exceed"):
         require_memory(TASK, 2**50)
 
 

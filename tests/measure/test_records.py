@@ -288,7 +288,7 @@ def test_a_record_without_its_tasks_line_is_skipped(
     path.write_text(environment + last)
     contents = read_log(path)
     assert contents.records == []
-    assert "whose own line is not before it; skipped" in contents.problems[0]
+    assert "no line before it describes that task; skipped" in contents.problems[0]
 
 
 def test_a_file_deleted_meanwhile_is_written_again(

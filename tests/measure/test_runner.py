@@ -384,7 +384,7 @@ def test_each_of_several_tasks_is_refused_before_one_is_measured(
 def test_intermediate_results_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     big = Task.from_expression("T[i, j] = A[i] * A[j]; C[i] = sum(j, T[i, j])", {"A": [40_000]})
     monkeypatch.setattr(resource, "getrlimit", lambda _: (6 * 10**9, 6 * 10**9))
-    with pytest.raises(ConfigError, match=r"needs 6.4 GB for its arrays .* there are 6 GB"):
+    with pytest.raises(ConfigError, match=r"needs 6.4 GB for its arrays .* only 6 GB are"):
         require_memory(big, 0)
 
 
@@ -392,7 +392,7 @@ def test_no_more_memory_is_there_than_a_container_has(monkeypatch: pytest.Monkey
     task = Task.from_workload("add_relu", M=1000, N=1000, target=cpu_target(1))
     limits = [GroupMemory(10**12, 0), GroupMemory(30 * 10**6, 0)]
     monkeypatch.setattr(memory_needed, "group_memory", lambda: limits)
-    with pytest.raises(ConfigError, match=r"needs 0.04 GB .* there are 0.03 GB"):
+    with pytest.raises(ConfigError, match=r"needs 0.04 GB .* only 0.03 GB are"):
         require_memory(task, 0)
     limits[1] = GroupMemory(10**9, 10**9)  # what others use of it may be given back
     require_memory(task, 0)

@@ -64,7 +64,7 @@ def test_an_unknown_key_stands_for_the_computation_that_is_named(key: Any) -> No
 
 @pytest.mark.parametrize("key", FITTING)
 def test_without_a_name_the_message_names_the_option(key: Any) -> None:
-    with pytest.raises(ConfigError, match="--workload CONFIG on the command line names its comp"):
+    with pytest.raises(ConfigError, match="give its computation with --workload CONFIG"):
         ansor_log.parse(lines_with(key)[0])
 
 
@@ -96,7 +96,9 @@ def test_one_configuration_is_for_the_first_unknown_key_only() -> None:
     keys = WorkloadKeys(other=matmul())
     first, second = lines_with(["one"])[0], lines_with(["two"])[0]
     ansor_log.parse(first, keys)
-    with pytest.raises(ConfigError, match=r"mine.yaml stands for \[\"one\"\], --workload KEY=CONF"):
+    with pytest.raises(
+        ConfigError, match=r"mine.yaml is used for \[\"one\"\], give the computation of another"
+    ):
         ansor_log.parse(second, keys)
     ansor_log.parse(first, keys)
 
@@ -130,7 +132,10 @@ def test_a_function_that_is_called_as_a_built_in_is_another_computation(tmp_path
     log = read_log(path)
     assert not log.records
     assert ": the built-in matmul does not fit: step " in log.problems[0]
-    assert " of matmul(M=512, N=256, K=512) has 256; --workload CONFIG " in log.problems[0]
+    assert (
+        " in matmul(M=512, N=256, K=512) has 256; give its computation with --workload CONFIG "
+        in log.problems[0]
+    )
     assert len(read_log(path, WorkloadKeys(other=matmul())).records) == 64
 
 
@@ -146,7 +151,7 @@ def test_one_candidate_tells_for_all_of_a_key() -> None:
     first, second, *_ = lines_with(["matmul", 512, 512, 512])
     fitting: set[str] = set()
     second["i"][1][1] = [["SP", 2, 0, 7, [7], 1]]
-    with pytest.raises(ConfigError, match="splits a loop of 7 iterations, C's i"):
+    with pytest.raises(ConfigError, match="splits a loop of 7 iterations, but loop i of C"):
         ansor_log.parse(second, None, fitting)
     ansor_log.parse(first, None, fitting)
     assert fitting == {first["i"][0][0]}

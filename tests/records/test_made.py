@@ -182,7 +182,7 @@ def test_of_two_at_once_the_later_one_is_told(
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
-        ([], r"sources: expected the path of a record file, or a list of them, found \[\]"),
+        ([], "sources: expected at least one record file, found none"),
         (b"r.jsonl", "sources: expected the path of a record file, or a list of them, found b'r"),
         (7, "sources: expected"),
         ([7], r"sources\[0\]"),

@@ -46,7 +46,7 @@ def test_nothing_believed_is_nothing_to_report(records: Sequence[Record], tmp_pa
     RecordLog(forged).append([replace(records[0], result=MeasureResult((1e-12,)))])
     RecordLog(fair).append(records[:1])
     told: list[str] = []
-    with pytest.raises(ConfigError, match=r"forged\.jsonl: no record is believed"):
+    with pytest.raises(ConfigError, match=r"forged\.jsonl: every recorded time is impossible"):
         read_runs([forged], told.append)
     runs, _ = read_runs([forged, fair], told.append)
     assert [run.source for run in runs] == [fair]

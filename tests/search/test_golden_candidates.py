@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from autosched.search.sketch import generate_sketches
 from autosched.state.steps import SplitStep, Step, steps_from_json, steps_to_json
 from autosched.target import HardwareParams
 from autosched.task import Task
+from kit.golden_lines import golden_candidates
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 STATES = {"ansor_v06.jsonl.gz": 392, "ansor_v06_batch.jsonl.gz": 285, "seed_matmul.jsonl.gz": 2}
@@ -51,15 +50,10 @@ def begins_with_a_sketch(
     return any(written[: len(sketch)] == sketch for sketch in known)
 
 
-def golden_states(name: str) -> Iterator[dict[str, Any]]:
-    with gzip.open(GOLDEN / name, "rt") as file:
-        yield from (line for line in map(json.loads, file) if "steps" in line)
-
-
 @pytest.mark.parametrize("name", STATES)
 def test_golden_states(name: str) -> None:
     checked = 0
-    for line in golden_states(name):
+    for line in golden_candidates(name):
         workload = {"op": line["workload"], "args": line["args"]}
         steps = steps_from_json(line["steps"])
         assert begins_with_a_sketch(workload, line["target"], line["hardware"], steps), line

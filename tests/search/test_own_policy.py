@@ -112,7 +112,7 @@ def leaves(tools: Tools) -> Any:
         (7, r"^policy: expected autosched, file\.py:name, or a class of policies, .*found 7 \(int"),
         (None, r"^policy: expected autosched, .*found None$"),
         (Drawn.__new__(Drawn), r"found <.*; give its class: each task has an object of its own$"),
-        ("none.py:Mine", "^policy: there is no file none.py; relative paths begin in"),
+        ("none.py:Mine", "^policy: there is no file none.py; relative paths start from"),
         (
             fails,
             r"^policy fails: fails\(tools\) failed at .*test_own_policy.py:\d+: KeyError: 'n'$",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,24 +13,16 @@ from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
 from autosched.target import HardwareParams
+from kit.golden_lines import golden_lines
 
-GOLDEN = Path(__file__).parent.parent / "golden"
-FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz")
-
-
-def golden_cases() -> list[dict[str, Any]]:
-    found = []
-    for name in FILES:
-        with gzip.open(GOLDEN / name, "rt") as file:
-            found += [line for line in map(json.loads, file) if "sketch_states" in line]
-    return found
+CASES = [line for line in golden_lines() if "sketch_states" in line]
 
 
 def name_of(case: dict[str, Any]) -> str:
     return f"{case['workload']}-{case['target']}-{sum(v for v in case['args'].values())}"
 
 
-@pytest.mark.parametrize("case", golden_cases(), ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_sketches_are_ansors(case: dict[str, Any]) -> None:
     dag = ComputeDAG(workloads.get(case["workload"]).tensors(**case["args"]))
     hardware = HardwareParams.from_list(case["hardware"])

@@ -296,7 +296,7 @@ def test_nothing_within_the_limits_of_a_gpu_says_so(
     result = make(task).run()
     assert result.records == []
     assert result.reason == (
-        f"no candidate that was drawn is within the limits of {target}; "
+        f"no randomly drawn candidate is within the limits of {target}; "
         "autosched tune --dry-run says why"
     )
     tasks = [(task, TuneOptions(search=SEARCH))]

@@ -22,7 +22,7 @@ def test_a_gpu_that_was_too_hot_is_named() -> None:
     hot = MeasureResult(STEADY, device={"throttled": 3})
     for both in (Again(hot, times(*STEADY)), Again(times(*STEADY), hot)):
         assert both.remark == (
-            "unreliable: heat or power held the GPU's clocks down in 3 of its visits"
+            "unreliable: heat or power slowed the GPU's clocks in 3 of its visits"
         )
 
 
@@ -36,7 +36,7 @@ def test_a_gpu_that_was_too_hot_is_named() -> None:
         (STEADY, tuple(s / 2 for s in STEADY), "it took 0.50 times as long at the end"),
         (STEADY, TWO, "its repeats have two speeds, one 1.50 times the other"),
         (TWO, STEADY, "its repeats have two speeds, one 1.50 times the other"),
-        (STEADY, (0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "its repeats scatter by a factor"),
+        (STEADY, (0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "its repeats differ by a factor"),
     ],
 )
 def test_the_remark(found: tuple[float, ...], again: tuple[float, ...], remark: str) -> None:
@@ -46,7 +46,7 @@ def test_the_remark(found: tuple[float, ...], again: tuple[float, ...], remark: 
         assert both.to_json()["remark"] is None
     else:
         assert both.remark.startswith(f"unreliable: {remark}")
-        assert both.remark.endswith("; others use the cores, or their clock changes")
+        assert both.remark.endswith("; other programs use the cores, or their clock changes")
 
 
 def test_a_kernel_that_no_longer_runs_is_not_timed_again() -> None:

@@ -323,7 +323,7 @@ def test_a_model_of_the_arenas_form_searches_too(
     with pytest.raises(ConfigError, match=r"model stores: predict failed at .*mine\.py:7: ZeroDi"):
         quick(task, cost_model=f"{tmp_path / 'mine.py'}:Stores")
     assert (tmp_path / "ran").read_text() == "run\n"  # once
-    with pytest.raises(ConfigError, match="the cost model counting has no files that autosched"):
+    with pytest.raises(ConfigError, match="cannot load or save the cost model counting"):
         quick(task, cost_model=model, save_model=tmp_path / "m.json")
 
 
@@ -430,9 +430,9 @@ def test_models_are_saved_loaded_and_warm_started(
         assert warm.records[0].search["predicted"] is not None
     with pytest.raises(ConfigError, match=r"cannot read the cost model .*none\.json"):
         learning(second, load_model=tmp_path / "none.json")
-    with pytest.raises(ConfigError, match="LongIsGood has no files that autosched knows"):
+    with pytest.raises(ConfigError, match="cannot load or save the cost model LongIsGood"):
         learning(second, cost_model=LongIsGood(), save_model=model)
-    with pytest.raises(ConfigError, match=r"warm start: nothing in .* can be learned from"):
+    with pytest.raises(ConfigError, match=r"warm start: .* hold nothing to learn from"):
         (tmp_path / "empty.jsonl").write_text("")
         learning(second, warm_start=tmp_path / "empty.jsonl")
 

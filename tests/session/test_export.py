@@ -72,7 +72,7 @@ def test_in_a_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_file_is_no_folder(place: str, tmp_path: Path) -> None:
     """All was built before; the words were `File exists`."""
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(ConfigError, match=rf"to \S+{place}: \S+file is no folder; give another"):
+    with pytest.raises(ConfigError, match=rf"to \S+{place}: \S+file is not a folder; give another"):
         export([record(matmul(8))], tmp_path / place)
 
 
@@ -98,7 +98,7 @@ def test_records_of_cpus_that_llvm_does_not_know(
 ) -> None:
     """LLVM ended the process of whoever exported, or made other code and only printed a remark."""
     monkeypatch.setattr(exporting, "linker", lambda: None)
-    with pytest.raises(ConfigError, match=r"'pentium4', for which .* makes no code: LLVM ERROR"):
+    with pytest.raises(ConfigError, match=r"'pentium4', which .* does not support: LLVM ERROR"):
         export([record(matmul(8, cpu="pentium4", features=""))], tmp_path / "out")
     unknown = matmul(8, cpu="cpu9000", features="+avx2,+of-tomorrow,-of-tomorrow-too")
     done = export([record(unknown)], tmp_path / "out")
@@ -109,7 +109,7 @@ def test_records_of_cpus_that_llvm_does_not_know(
     assert export([record(newer)], tmp_path / "newer").notes[1:] == ()
     plain = matmul(8, cpu="x86-64-v3", features="")
     done = export([record(plain)], tmp_path / "plain")
-    assert "names no features of x86-64-v3, so the library asks no CPU" in done.notes[0]
+    assert "does not list the features of x86-64-v3, so the library" in done.notes[0]
 
 
 def test_records_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

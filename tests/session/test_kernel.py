@@ -238,7 +238,9 @@ def test_a_damaged_cache_is_told_and_goes_on(
     assert len(made) == (0 if how == "torn" else 1)  # of that the last record is lost only
     if how in ("garbage", "folder"):
         assert (folder / f"{file.name}.damaged").exists()
-        assert any("holds no records; it is" in str(warning.message) for warning in caught)
+        assert any(
+            "holds no records; it was renamed to" in str(warning.message) for warning in caught
+        )
         forget(monkeypatch)
         assert ask().origin == found.origin
 
@@ -283,7 +285,7 @@ def test_records_of_another_cpu_are_not_taken_silently(
     make_of_another_cpu(file)
     forget(monkeypatch)
     made = fresh(measurer)
-    with pytest.warns(UserWarning, match=r'measured on Another CPU and not on this.*"missing"'):
+    with pytest.warns(UserWarning, match=r'measured on Another CPU; on this machine.*"missing"'):
         found = ask()
     assert (found.origin.here, found.origin.cpu, made) == (False, "Another CPU", [])
     assert "on another machine, Another CPU, on 20" in repr(found)
@@ -365,14 +367,14 @@ def test_records_of_the_gpu_that_is_here_come_first(
         (
             ["matmul"],
             {"settings": TuneSettings(fresh=True)},
-            "settings: fresh: the cache goes on from the records that it has",
+            "settings: fresh: the cache always continues from its records",
         ),
         (["matmul"], {"cache": 3}, r"cache: expected the path of a folder, found 3 \(int\)"),
         (["matmul"], {"cache": ""}, r"cache: expected the path of a folder, found ''"),
         (["matmul"], {"cache": "a\0b"}, "cache: expected the path of a folder, found"),
         (["matmull"], {}, "unknown workload 'matmull'; did you mean 'matmul'"),
         ([5], {}, "workload: expected the name of an operator or a Task, found 5"),
-        ([Task.from_workload("softmax", M=4, N=4)], {}, "M: a Task says all of the workload"),
+        ([Task.from_workload("softmax", M=4, N=4)], {}, "M: a Task already determines it"),
     ],
 )
 def test_wrong_arguments(

@@ -41,7 +41,7 @@ def test_the_kernel_computes_what_was_named(hashed: Path, workloads: Any) -> Non
     ("workloads", "problem"),
     [
         ({HASH: "matmul"}, "expected a Task, found 'matmul'"),
-        (None, "in Python workloads= of tune and load_best"),
+        (None, "in Python with workloads= of tune and load_best"),
         ({"another": MATMUL}, "matmul(M=16, N=16, K=16): no line has such a workload key"),
     ],
 )

@@ -30,7 +30,7 @@ def test_peers() -> None:
     for theirs, ours in ((steady, shaken), (shaken, steady)):
         found = Peer.of("numpy.matmul", theirs, ours)
         assert found.disturbed and found.to_json()["disturbed"]
-        assert found.text.endswith("unreliable: others use the cores")
+        assert found.text.endswith("unreliable: other programs use the cores")
     assert not Peer.of("numpy.matmul", steady, steady).disturbed
     assert Peer("NumPy", 1e-6, 1e-6).warning is None
     assert Peer("NumPy", 1e-6, 1.5e-6, scatter=2.0).warning is None
@@ -65,7 +65,7 @@ def test_every_task_has_one(
 
 @pytest.mark.parametrize("share", [1.001, 1.03, 8.41])
 def test_more_than_the_peak_is_never_printed_without_a_remark(share: float) -> None:
-    remark = " of peak, measured too low or operations are saved)"
+    remark = " of peak, measured too low, or the kernel saves operations)"
     assert rate_text(1e9, 1e9 / share).endswith(remark)
     assert rate_text(1e9, 1e9).endswith(" (100% of peak)")
 

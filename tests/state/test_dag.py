@@ -70,7 +70,7 @@ def test_inserting_steps_keep_what_an_rfactor_needs() -> None:
 
 def test_an_rfactor_after_a_split_of_another_iterator_is_refused() -> None:
     dag = dag_of("matmul", M=16, N=16, K=16)
-    with pytest.raises(ScheduleError, match="step before it split iterator 1, of which 3 is no"):
+    with pytest.raises(ScheduleError, match="step before it split iterator 1, and 3 is not a"):
         dag.state_of(steps_from_json([["SP", 2, 1, 16, [4], 1], ["RF", 2, 3, 2]]))
     fused = [["FU", 2, [0, 1]], ["SP", 2, 1, 16, [4], 1], ["RF", 2, 2, 2]]
     with pytest.raises(ScheduleError, match="its loops were changed before"):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,18 +10,12 @@ import pytest
 from autosched import workloads
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json, steps_to_json
-
-FOLDER = Path(__file__).parent.parent / "golden"
-FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
+from kit.golden_lines import golden_lines
 
 
 @cache
 def lines() -> list[dict[str, Any]]:
-    found = []
-    for name in FILES:
-        with gzip.open(FOLDER / name, "rt") as file:
-            found += [json.loads(line) for line in file]
-    return found
+    return list(golden_lines())
 
 
 @cache

@@ -4,9 +4,6 @@ C[32,1000] = A[32,2048] * B[2048,1000] on CUDA. The expected loops, realize regi
 are the seed's own (its p0, p1 and T.matmul.nn are A, B and C here, i0 and i1 are i and j).
 """
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +19,8 @@ from autosched.tir.printer import to_text
 from autosched.tir.stmt import AttrStmt, BufferRealize, BufferStore, For
 from autosched.tir.walk import stmts
 from kit.golden import Golden
+from kit.golden_lines import golden_lines
 from kit.tir import value_of
-
-GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 
 FIRST = {
     "threads": [("blockIdx.x", 16), ("vthread", 5), ("threadIdx.x", 100)],
@@ -94,8 +90,7 @@ SECOND = {
 
 @pytest.fixture(scope="module", params=["seed-first", "seed-second"])
 def case(request: pytest.FixtureRequest) -> tuple[str, PrimFunc, dict[str, Any]]:
-    with gzip.open(GOLDEN / "seed_matmul.jsonl.gz", "rt") as file:
-        line = next(d for d in map(json.loads, file) if d.get("case") == request.param)
+    line = next(d for d in golden_lines("seed_matmul.jsonl.gz") if d.get("case") == request.param)
     dag = ComputeDAG(workloads.get(line["workload"]).tensors(**line["args"]))
     target = Target("cuda", HardwareParams.from_list(line["hardware"]))
     func = lower_for_features(dag, steps_from_json(line["steps"]), target)

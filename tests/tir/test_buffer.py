@@ -37,7 +37,7 @@ def test_indexing() -> None:
 @pytest.mark.parametrize("separators", [(0,), (3,), (2, 1), (1, 1)])
 def test_axis_separators_lie_between_dimensions(separators: tuple[int, ...]) -> None:
     assert decl_buffer((2, 3, 4), axis_separators=[1, 2]).axis_separators == (1, 2)
-    with pytest.raises(ValueError, match="axis_separators rise from 1 to 2"):
+    with pytest.raises(ValueError, match="axis_separators must rise from 1 to 2"):
         decl_buffer((2, 3, 4), axis_separators=separators)
 
 

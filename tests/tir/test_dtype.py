@@ -63,3 +63,9 @@ def test_numpy_takes_a_type_for_its_own(name: str) -> None:
     A = te.placeholder((3,), name, name="A")
     assert np.zeros(3).astype(A.dtype).dtype == A.dtype.numpy
     assert f"{A.dtype:>9}" == name.rjust(9)
+
+
+def test_bytes_of_one_lane_and_of_a_whole_value() -> None:
+    assert [(DType(name).bytes, DType(name).value_bytes) for name in ("boolx8", "float16x4")] == [
+        *((1, 8), (2, 8))
+    ]

@@ -310,7 +310,7 @@ ERRORS = {
     "for i in ranges(4):\n        pass": (14, "expected one of range, parallel, "),
     "for i in range(4)\n        pass": (22, "expected `:` after the head of a loop, found the end"),
     "for i in range(4):\n    pass": ((3, 5), "expected an indented line, found `pass`"),
-    "for i in range(2, n):\n        pass": (23, "expected the end of a range written as 2 + its"),
+    "for i in range(2, n):\n        pass": (23, "expected the end of the range as 2 + LENGTH"),
     "for n in range(int64(4)):\n        pass": (9, "`n` is int32 above, int64 here"),
     "for for in range(4):\n        pass": (9, "expected a loop variable, found the keyword `for`"),
     "pass\n   pass": ((3, 4), "this line is indented like none before it"),

@@ -4,12 +4,10 @@ Sizes are odd, prime or one, so that tiles do not divide loops. A failure names 
 whose output no longer computes what NumPy does, the workload, the seed and the steps.
 """
 
-import gzip
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,10 +32,10 @@ from autosched.tir.verify import verify
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.instruments import Verify
 from autosched.transform.framework.passes import FunctionPass, Pass, Sequential
+from kit.golden_lines import golden_candidates
 from kit.tir import Stages, value_of
 from kit.types import Array
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 CANDIDATES = 3
 TARGETS = {"cpu": cpu_target(threads=2), "cuda": cuda_target()}
 WORKLOADS = [
@@ -167,9 +165,7 @@ def golden_dag(workload: str, args: str) -> ComputeDAG:
 @pytest.mark.parametrize("kind", TARGETS)
 def test_candidates_of_ansor_are_lowered(kind: str) -> None:
     """A sixth of them all; some need more shared memory than any GPU of that architecture has."""
-    with gzip.open(GOLDEN / "ansor_v06.jsonl.gz", "rt") as file:
-        lines = [line for line in map(json.loads, file) if "steps" in line]
-    chosen = [line for line in lines if line["target"] == kind][::6]
+    chosen = list(golden_candidates("ansor_v06.jsonl.gz", target=kind))[::6]
     assert len(chosen) > 30
     refused = 0
     for line in chosen:

@@ -98,7 +98,7 @@ def test_both_ends_of_integers_occur() -> None:
         ("A", {"function": "gen.py:nothing"}, "inputs: A: gen.py defines no function nothing"),
         ("A", {"function": "gen.py:fails"}, "inputs: A: gen.py:8: fails failed: AttributeErr"),
         ("A", {"function": "gen.py:other_type"}, "inputs: A: expected float32, found float64"),
-        ("I", {"uniform": [0, 1]}, "inputs: I: uniform is for floats, it is int32"),
+        ("I", {"uniform": [0, 1]}, "inputs: I: uniform is for floats, this input is int32"),
         ("I", {"integers": [0, 900]}, "inputs: I: it is read as .* 0 to 49, found 0 to 900"),
         ("A", {"integers": [0, 1e30]}, "inputs: A: integers: expected numbers of 64 bits"),
         ("I", {"constant": -1}, "inputs: I: it is read as an index from 0 to 49, found -1"),

@@ -153,10 +153,14 @@ def test_types_not_given(
     [
         ("matmul", {"dtype": "int8"}, "dtype must be one of .*in_dtype=int8 .* sums in int32"),
         ("matmul", {"in_dtype": "int8", "acc_dtype": "int8"}, "acc_dtype must be one of"),
-        ("matmul", {"dtype": "int8", "out_dtype": "int32"}, "int8 is no type for sums; give acc"),
-        ("matmul", {"in_dtype": "float32", "acc_dtype": "int32"}, "does not hold .* give float32"),
-        ("matmul", {"in_dtype": "bfloat16", "acc_dtype": "float16"}, "does not hold the numbers"),
-        ("matmul", {"in_dtype": "float32", "out_dtype": "int8"}, "leaves open how they are round"),
+        (
+            "matmul",
+            {"dtype": "int8", "out_dtype": "int32"},
+            "int8 cannot be the type of sums; give acc",
+        ),
+        ("matmul", {"in_dtype": "float32", "acc_dtype": "int32"}, "cannot hold .* give float32"),
+        ("matmul", {"in_dtype": "bfloat16", "acc_dtype": "float16"}, "cannot hold all values of"),
+        ("matmul", {"in_dtype": "float32", "out_dtype": "int8"}, "does not determine how sums"),
         ("softmax", {"in_dtype": "int8", "acc_dtype": "int32"}, "acc_dtype must be one of float32"),
         ("softmax", {"weight_dtype": "int8"}, "unknown argument 'weight_dtype'"),
     ],

@@ -2,7 +2,7 @@
 
 An expression is affine here when it is built from variables and constants by +, - and
 multiplication by constants. Where nothing is known about the variables, the coefficients alone
-decide simplification and equality, with the Analyzer's results.
+give the same simplified form, and decide equality in the same way, as the Analyzer.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ def scans_of_inits(stages: Iterable[Stage]) -> Scans:
 def attach_path(stage: Stage, scans: Scans | None = None) -> list[IterVar]:
     """The loops around `stage`, innermost first; empty at root.
 
-    A stage in `scans`, which computes the first steps of a scan, gets the scan's path: it is
-    computed where the scan is, inside the scan's environment threads, wherever it is attached.
+    A stage whose operation is in `scans` computes the first steps of a scan. It is computed where
+    the scan is, inside the scan's environment threads, wherever it is attached.
 
     Raises ScheduleError when the stage, or one around it, is attached at a loop that no longer
     exists.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BoundFacts:
-    """The domains of all loops of a stage, and proofs about values over them.
+    """The domains of loops, and proofs about values over them.
 
     The forms in which proofs need the domains (sets, an Analyzer, constant intervals) are built
     when first used.
@@ -81,9 +81,7 @@ class BoundFacts:
         return self.analyzer.can_prove(ge(values.min_value, 0))
 
 
-def pass_up_bound_check(
-    stage: Stage, dom_map: Mapping[IterVar, Range], analyzer: Analyzer | None = None
-) -> set[IterVar]:
+def pass_up_bound_check(stage: Stage, dom_map: Mapping[IterVar, Range]) -> set[IterVar]:
     """The axes whose values may exceed their domain while the leaf loops stay within theirs."""
     flagged: set[IterVar] = set()
     for relation in reversed(stage.relations):
@@ -91,7 +89,7 @@ def pass_up_bound_check(
             if (
                 relation.outer in flagged
                 or relation.inner in flagged
-                or not (relation.disable_predication or _divides(relation, dom_map, analyzer))
+                or not (relation.disable_predication or _divides(relation, dom_map))
             ):
                 flagged.add(relation.parent)
         elif isinstance(relation, Fuse):
@@ -116,18 +114,18 @@ def _implied(
         if isinstance(relation, Split)
         and relation.outer not in skip_iter
         and relation.inner not in skip_iter
-        and _divides(relation, dom_map, None)
+        and _divides(relation, dom_map)
     }
 
 
-def _divides(split: Split, dom_map: Mapping[IterVar, Range], analyzer: Analyzer | None) -> bool:
+def _divides(split: Split, dom_map: Mapping[IterVar, Range]) -> bool:
     parent, outer, inner = (dom_map.get(iv) for iv in (split.parent, split.outer, split.inner))
     if parent is None or outer is None or inner is None:
         return False
     product = mul(inner.extent, outer.extent)
     if isinstance(parent.extent, IntImm) and isinstance(product, IntImm):
         return parent.extent.value == product.value
-    return (analyzer or Analyzer(as_ansor=True)).can_prove_equal(parent.extent, product)
+    return Analyzer(as_ansor=True).can_prove_equal(parent.extent, product)
 
 
 def make_bound_check(

@@ -398,7 +398,7 @@ class _Context:
 
     @cached_property
     def _knowing_all(self) -> Analyzer:
-        """An analyzer that knows all domains, to find constant extents where Ansor's finds none."""
+        """An analyzer that knows all domains: finds more constant extents than Ansor's analyzer."""
         analyzer = Analyzer()
         for iv, dom in self.domains.items():
             analyzer.bind(iv.var, dom, override=True)

@@ -20,7 +20,7 @@ def can_count(iv: IterVar, length: int) -> bool:
     return length <= iv.var.dtype.max_value
 
 
-def too_long(stage: Stage, iv: IterVar, length: int, what: str, remedy: str) -> ScheduleError:
+def length_error(stage: Stage, iv: IterVar, length: int, what: str, remedy: str) -> ScheduleError:
     """The error that `what` makes loop `iv` run `length` iterations; the caller raises it."""
     dtype = iv.var.dtype
     return ScheduleError(

@@ -14,7 +14,7 @@ from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import Unbound
 from autosched.te.bounds.bound_check import make_bound_check, pass_up_bound_check
-from autosched.te.bounds.loop_length import can_count, too_long
+from autosched.te.bounds.loop_length import can_count, length_error
 from autosched.te.relations import Fuse, Rebase, Relation, Singleton, Split
 from autosched.tir.constants import is_zero
 from autosched.tir.expr import Expr, IntImm, IterVar, Range
@@ -99,7 +99,7 @@ def _fused_extent(stage: Stage, fuse: Fuse, outer: Expr, inner: Expr, analyzer: 
         if not can_count(fuse.fused, length):
             fused = f"fusing {fuse.outer.var.name} ({outer}) with {fuse.inner.var.name} ({inner})"
             remedy = "fuse fewer loops, or split one before"
-            raise too_long(stage, fuse.fused, length, fused, remedy)
+            raise length_error(stage, fuse.fused, length, fused, remedy)
         return IntImm(length, fuse.fused.var.dtype)
     return analyzer.simplify(mul(outer, inner))
 
@@ -108,7 +108,7 @@ def _bound_extent(stage: Stage, iv: IterVar, thread: IterVar, extent: Expr) -> E
     if isinstance(extent, IntImm) and not can_count(thread, extent.value):
         bound = f"binding {iv.var.name} to {thread.thread_tag}"
         remedy = "split the loop and bind a part of it"
-        raise too_long(stage, thread, extent.value, bound, remedy)
+        raise length_error(stage, thread, extent.value, bound, remedy)
     return cast(thread.var.dtype, extent)
 
 
@@ -135,7 +135,7 @@ def _split_domain(
         if not can_count(split.parent, last):  # a guard would compare a value that has wrapped
             cut = f"cutting it into {rest} by {part}"
             remedy = "take a factor that divides its length"
-            raise too_long(stage, split.parent, last + 1, cut, remedy)
+            raise length_error(stage, split.parent, last + 1, cut, remedy)
         set_range(stage, state, sized, IntImm(part, extent.dtype), analyzer)
         set_range(stage, state, other, IntImm(rest, extent.dtype), analyzer)
         return
@@ -160,8 +160,8 @@ def set_range(stage: Stage, state: Domains, iv: IterVar, extent: Expr, analyzer:
         return
     raise ScheduleError(
         f"infer_bound: stage {stage.op.name}, axis {iv.thread_tag or iv.var.name}: its domain is "
-        f"{old!r} elsewhere but [0, {extent!r}) here; give the loops bound to one thread axis the "
-        "same extent, or use a thread axis for each"
+        f"{old!r} for another loop but [0, {extent!r}) here; give the loops bound to one thread "
+        "axis the same extent, or use a thread axis for each"
     )
 
 
@@ -184,8 +184,8 @@ def pass_up_index(
     """Complete `state`, which holds the values of the leaf loops, with those of all other axes.
 
     The values are expressions in terms of the given leaf values; the parent of a split gets
-    inner + outer * extent(inner). With `allow_missing` relations whose loops have no value are
-    skipped.
+    inner + outer * extent(inner) + min(parent). With `allow_missing` relations whose loops have no
+    value are skipped.
     """
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):

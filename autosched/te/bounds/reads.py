@@ -49,7 +49,7 @@ class Read:
         A read whose index is data (loaded from a tensor) is rarely known to be out of bounds.
         """
         constant, terms = linear(self.index)
-        if any(map(_is_empty, _axes(self.op))):
+        if any(map(_is_empty, self.op.root_iter_vars)):
             return ""
         if self.guarded:
             box = box_of(self.conditions, _ends(self.op))
@@ -115,20 +115,16 @@ def _as_select(e: Expr) -> Expr | None:
 def analyzer_of(op: ComputeOp) -> Analyzer:
     """An analyzer that knows the domains of the axes of `op`."""
     analyzer = Analyzer()
-    for axis in _axes(op):
+    for axis in op.root_iter_vars:
         if axis.dom is not None:
             analyzer.bind(axis.var, axis.dom)
     return analyzer
 
 
-def _axes(op: ComputeOp) -> tuple[IterVar, ...]:
-    return (*op.axis, *op.reduce_axis)
-
-
 def _ends(op: ComputeOp) -> Box:
     """The first and last value of each axis of `op` whose domain is constant."""
     found: Box = {}
-    for axis in _axes(op):
+    for axis in op.root_iter_vars:
         match axis.dom:
             case Range(min=IntImm(low), extent=IntImm(extent)):
                 found[axis.var] = low, low + extent - 1

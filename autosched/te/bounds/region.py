@@ -35,8 +35,8 @@ Needed = dict["Tensor", list[list[IntSet]]]
 class Regions:
     """Ranges that cover sets of values, simplified without knowledge of the variables' domains."""
 
-    def __init__(self, unbound: Unbound | None = None) -> None:
-        self.unbound = unbound or Unbound()
+    def __init__(self) -> None:
+        self.unbound = Unbound()
         self.simplify = self.unbound.simplify
 
     def cover(self, values: IntSet, default: Range) -> Range:

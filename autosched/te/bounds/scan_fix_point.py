@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from autosched.arith import Analyzer
 from autosched.te.operations.graph import sub_graph
-from autosched.te.operations.operation import ComputeOp, Operation, ScanOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
-from autosched.tir.expr import IterVar, ProducerLoad, Var
+from autosched.tir.expr import IterVar, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _labels(op: ScanOp) -> Labels:
                     label(tensor, dim, {_ELSEWHERE})
             continue
         own = _own_labels(reader, labels)
-        for load in _loads(reader):
+        for load in reader.loads:
             for dim, index in enumerate(load.indices):
                 found = own.get(index) if isinstance(index, Var) else None
                 label(load.producer, dim, {_ELSEWHERE} if found is None else found)
@@ -109,7 +109,3 @@ def _own_labels(op: Operation, labels: Labels) -> dict[Var, set[_Place]]:
         for iv, origins in zip(op.axis, labels.get(tensor, ()), strict=False):
             own[iv.var] |= origins
     return own
-
-
-def _loads(op: ComputeOp) -> list[ProducerLoad]:
-    return [load for e in op.body for load in tensor_loads(e)]

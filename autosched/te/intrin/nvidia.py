@@ -27,8 +27,6 @@ from autosched.tir.warp_matrix import ATOMS, short_names
 
 TF32 = "tf32"
 """The feature of a target whose user allows rounding float32 factors to TF32 (`Target.tf32`)."""
-ROWS_OF_A, COLUMNS_OF_B = 16, 16
-"""The extent that one ldmatrix loads: 16 rows by k columns of A, k rows by 16 columns of B."""
 
 
 def _instruction(shape: str, a: str, b: str) -> Instruction:

@@ -13,7 +13,6 @@ from autosched.te.intrin.nvidia import NVIDIA, TF32
 from autosched.te.intrin.warpgroup import WARPGROUP
 from autosched.te.intrin.x86 import X86
 from autosched.te.operations.tensor_intrin import TensorIntrin
-from autosched.tir.dtype import DType
 
 INSTRUCTIONS: dict[str, Instruction] = {it.name: it for it in (*X86, *ARM, *WARPGROUP, *NVIDIA)}
 """All instructions by name; among those with the same types the best comes first."""
@@ -56,10 +55,3 @@ def _has(feature: str, has: set[str], arch: str) -> bool:
     if feature.endswith("a"):  # architecture-specific: no later architecture has the feature
         return number == feature.removeprefix("sm_").rstrip("a")
     return number.isdecimal() and int(number) >= int(feature.removeprefix("sm_"))
-
-
-def for_types(
-    instructions: tuple[Instruction, ...], a: DType, b: DType, c: DType
-) -> Instruction | None:
-    """The first of `instructions` that multiplies A and B of these types into C."""
-    return next((it for it in instructions if it.types == (a, b, c)), None)

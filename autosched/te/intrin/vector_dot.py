@@ -165,7 +165,7 @@ def declare_matrix_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
 
 
 def _as_bytes(e: Expr) -> Expr:
-    lanes = e.dtype.lanes * e.dtype.bytes
+    lanes = e.dtype.value_bytes
     return Call(DType("int8").with_lanes(lanes), "reinterpret", (e,))
 
 

@@ -1,4 +1,4 @@
-"""Vector products by a multiply and an add, whose operands packing widens where they are narrower.
+"""Vector products by a multiply and an add; packing widens operands that are narrower.
 
 C[n] += A[2 k] * B[n, 2 k] + A[2 k + 1] * B[n, 2 k + 1]          int16 in int32, two k at a time
 C[n] += A[k] * B[n, k]                                           float32, one k at a time

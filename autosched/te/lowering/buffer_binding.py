@@ -136,24 +136,8 @@ def _bind(binding: Binding, values: dict[Var, Expr], where: str, by_pointer: boo
     `by_pointer` says that the statement uses the buffer's data pointer, so that the region must
     begin at that pointer unless an element offset is declared.
     """
+    _check_storage(binding, where)
     declared, storage = binding.declared, binding.storage
-    if binding.skipped < 0:
-        raise ScheduleError(
-            f"{where}: buffer {declared.name} has more dimensions than the tensor "
-            f"{storage.buffer.name}"
-        )
-    if declared.scope not in ("", "global", storage.buffer.scope):
-        raise ScheduleError(
-            f"{where}: buffer {declared.name} is declared in scope {declared.scope}, but "
-            f"{storage.buffer.name} is in {storage.buffer.scope or 'none that is given'}; set the "
-            "scope of its stage (cache_read, cache_write, set_scope)"
-        )
-    if storage.buffer.data_alignment % declared.data_alignment:
-        raise ScheduleError(
-            f"{where}: buffer {declared.name} is declared with an alignment of "
-            f"{declared.data_alignment} bytes, {storage.buffer.name} has "
-            f"{storage.buffer.data_alignment}"
-        )
     analyzer = Analyzer()
 
     def match(what: str, expected: Expr, found: Expr) -> None:
@@ -193,6 +177,28 @@ def _bind(binding: Binding, values: dict[Var, Expr], where: str, by_pointer: boo
         match("element offset", IntImm(0), analyzer.simplify(binding.offset()))
     if by_pointer and not declared.strides:
         _check_compact(binding, strides, where)
+
+
+def _check_storage(binding: Binding, where: str) -> None:
+    """ScheduleError unless the tensor has the declared rank, scope and alignment, or better."""
+    declared, storage = binding.declared, binding.storage
+    if binding.skipped < 0:
+        raise ScheduleError(
+            f"{where}: buffer {declared.name} has more dimensions than the tensor "
+            f"{storage.buffer.name}"
+        )
+    if declared.scope not in ("", "global", storage.buffer.scope):
+        raise ScheduleError(
+            f"{where}: buffer {declared.name} is declared in scope {declared.scope}, but "
+            f"{storage.buffer.name} is in {storage.buffer.scope or 'none that is given'}; set the "
+            "scope of its stage (cache_read, cache_write, set_scope)"
+        )
+    if storage.buffer.data_alignment % declared.data_alignment:
+        raise ScheduleError(
+            f"{where}: buffer {declared.name} is declared with an alignment of "
+            f"{declared.data_alignment} bytes, {storage.buffer.name} has "
+            f"{storage.buffer.data_alignment}"
+        )
 
 
 def _check_compact(binding: Binding, strides: Sequence[Expr], where: str) -> None:

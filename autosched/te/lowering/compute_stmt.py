@@ -61,7 +61,7 @@ def _is_cross_thread(stage: Stage) -> bool:
 
 
 def main_conditions(stage: Stage, building: Building, values: Values) -> Level:
-    """The `if`s around the stores, bodies open: bound checks marked likely, the store predicate."""
+    """The open `if`s around the stores: bound checks marked likely, then the store predicate."""
     checks = make_bound_check(stage, building.domains, values, False, (), building.facts)
     if ragged_axes(stage, building.domains):
         checks = [substitute(c, substitution(values)) for c in checks]

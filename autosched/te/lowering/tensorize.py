@@ -58,7 +58,9 @@ def make_tensorized(stage: Stage, op: ComputeOp, building: Building, position: i
     inner = {iv.var for iv in leaves[position:]}
     for check in checks:
         if not free_vars(check).isdisjoint(inner):
-            raise ScheduleError(f"{where}: {check!r} would be needed inside the intrinsic")
+            raise ScheduleError(
+                f"{where}: the condition {check!r} would be needed inside the intrinsic"
+            )
     match = Match(op, intrin, _inner_domains(stage, building, values, position), where)
 
     def bind(_: Values, body: Stmt) -> Stmt:

@@ -65,29 +65,29 @@ class Match:
         for iv in intrin.op.root_iter_vars:
             self.analyzer.bind(iv.var, self._domain(iv))
         if len(op.body) != len(intrin.op.body):
-            raise self._refuse(f"it has {len(intrin.op.body)} outputs, expected {len(op.body)}")
+            raise self._refusal(f"it has {len(intrin.op.body)} outputs, expected {len(op.body)}")
         for mine, theirs in zip(op.body, intrin.op.body, strict=True):
             self._body(mine, theirs)
         for param in intrin.scalar_params:
             if param not in self.scalars:
-                raise self._refuse(
+                raise self._refusal(
                     f"its scalar {param.name} does not occur in what it computes, so that nothing "
                     "says which value it has; call the intrinsic in te.compute instead"
                 )
 
-    def _refuse(self, why: str) -> ScheduleError:
+    def _refusal(self, why: str) -> ScheduleError:
         return ScheduleError(f"{self.where}: {why}")
 
     def _pair(self, kind: str, axes: Sequence[IterVar], theirs: Sequence[IterVar]) -> None:
         missing = len(axes) - len(theirs)
         if missing < 0:
-            raise self._refuse(
+            raise self._refusal(
                 f"the intrinsic has {len(theirs)} {kind} axes, the stage {len(axes)}"
             )
         for iv in axes[:missing]:
             dom = self.region[iv]
             if not (isinstance(dom.extent, IntImm) and dom.extent.value == 1):
-                raise self._refuse(
+                raise self._refusal(
                     f"axis {iv.var.name} runs through {dom!r} inside the intrinsic, which lacks it"
                 )
             self.values[iv.var] = dom.min
@@ -98,7 +98,7 @@ class Match:
             if isinstance(extent, Var):
                 extent = self.sizes.setdefault(extent, cast(extent.dtype, dom.extent))
             if not self.analyzer.can_prove_equal(extent, cast(extent.dtype, dom.extent)):
-                raise self._refuse(
+                raise self._refusal(
                     f"axis {iv.var.name} has extent {dom.extent!r} inside, the intrinsic's "
                     f"{other.var.name} {extent!r}"
                 )
@@ -110,9 +110,9 @@ class Match:
             left, right = mine.combiner, theirs.combiner
             same_sizes = len(left.lhs) == len(right.lhs)
             if not same_sizes or combine(left, right.lhs, right.rhs) != right.result:
-                raise self._refuse("the reductions combine in different ways")
+                raise self._refusal("the reductions combine in different ways")
             if mine.condition is not theirs.condition or mine.init != theirs.init:
-                raise self._refuse("the reductions differ in condition or init")
+                raise self._refusal("the reductions differ in condition or init")
             for a, b in zip(mine.source, theirs.source, strict=True):
                 self._same(substitute(a, self.values), substitute(b, self.sizes))
         else:
@@ -173,33 +173,33 @@ class Match:
         """
         inside = {iv.var for iv in self.intrin.op.root_iter_vars}
         if mine.dtype is not param.dtype or not free_vars(mine).isdisjoint(inside):
-            raise self._refuse(
+            raise self._refusal(
                 f"its scalar {param.name} ({param.dtype}) cannot be {mine!r} ({mine.dtype}), which "
                 "changes inside or is of another type"
             )
         known = self.scalars.setdefault(param, mine)
         if known is not mine:
-            raise self._refuse(f"its scalar {param.name} would be both {known!r} and {mine!r}")
+            raise self._refusal(f"its scalar {param.name} would be both {known!r} and {mine!r}")
 
     def _differs(self, mine: Expr, theirs: Expr) -> ScheduleError:
-        return self._refuse(f"the stage computes {mine!r} where the intrinsic does {theirs!r}")
+        return self._refusal(f"the stage computes {mine!r} where the intrinsic does {theirs!r}")
 
     def _load(self, mine: ProducerLoad, theirs: ProducerLoad) -> None:
         known = self.loads.setdefault(theirs.producer, mine)
         if known.producer is not mine.producer:
-            raise self._refuse(
+            raise self._refusal(
                 f"its input {theirs.producer.name} would be both {known.producer.name} and "
                 f"{mine.producer.name}"
             )
         region = self._read(known)
         missing = len(mine.indices) - len(theirs.indices)
         if missing < 0:
-            raise self._refuse(f"{mine!r} has fewer dimensions than {theirs!r}")
+            raise self._refusal(f"{mine!r} has fewer dimensions than {theirs!r}")
         for k, index in enumerate(mine.indices):
             low = region[k].min
             expected = low if k < missing else add(low, theirs.indices[k - missing])
             if not self.analyzer.can_prove_equal(index, expected):
-                raise self._refuse(
+                raise self._refusal(
                     f"the stage reads {mine!r} where the intrinsic reads {theirs!r}, with "
                     f"dimension {k} from {low!r} on"
                 )

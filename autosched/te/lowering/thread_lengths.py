@@ -69,9 +69,9 @@ def _check_kernels(s: Stmt, bound: Sequence[Bound]) -> None:
         if known != length:
             raise ScheduleError(
                 f"schedule_ops: {_named(stage, iv)} bound to {tag}: it has "
-                f"{count(length, 'iteration')}, but {_named(other, axis)}, in the same kernel, has "
-                f"{known}, and a launch has one length of {tag}; split both by the same factor, or "
-                "bind one of them to another axis"
+                f"{count(length, 'iteration')}, but {_named(other, axis)} in the same kernel has "
+                f"{known}; loops on one thread axis must have the same length: split both by the "
+                "same factor, or bind one of them to another thread axis"
             )
 
 

@@ -73,8 +73,9 @@ def _check_variables(sch: Schedule, args: Sequence[Tensor | Var], name: str) -> 
             if unknown:
                 names = ", ".join(sorted(var.name for var in unknown))
                 raise ScheduleError(
-                    f"to_prim_func {name}: {op.name} uses {names}, no axis of it and no argument; "
-                    "reduce over it (te.sum(..., axis=...)), or add it to the arguments"
+                    f"to_prim_func {name}: {op.name} uses {names}, which is neither one of its "
+                    "axes nor an argument; reduce over it (te.sum(..., axis=...)), or add it to "
+                    "the arguments"
                 )
 
 
@@ -92,7 +93,7 @@ def _is_aligned(stage: Stage) -> bool:
 
 
 def to_prim_func(body: Stmt, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
-    """The function `name` of `args` with `body`, a statement over tensors, turned to buffers.
+    """The function `name` of `args` that runs `body`, with buffers in place of its tensors.
 
     ScheduleError when an argument, or the realized part of a tensor, has more elements than an
     int32 can index.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp
+from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp, reading
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import TensorComputeOp
-from autosched.tir.expr import Expr, ProducerLoad
+from autosched.tir.expr import Expr
 from autosched.tir.walk import rewrite_expr
 
 
@@ -95,14 +95,7 @@ def replace_inputs(op: Operation, table: Mapping[Tensor, Tensor]) -> Operation:
     if not any(tensor in table for tensor in op.inputs):
         return op
     if isinstance(op, ComputeOp):
-
-        def load(e: Expr) -> Expr | None:
-            if isinstance(e, ProducerLoad) and e.producer in table:
-                return ProducerLoad(table[e.producer], e.indices)
-            return None
-
-        return rewrite_body(op, load)
-
+        return rewrite_body(op, reading(table))
     if isinstance(op, TensorComputeOp):
         return op.replace(table)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -57,7 +57,7 @@ class Operation(OtherNames):
             return self.outputs[index]
         except IndexError:
             number = count(len(self.outputs), "output")
-            raise ScheduleError(f"output: {self.name} has {number}, found index {index}") from None
+            raise ScheduleError(f"output {index}: {self.name} has {number}") from None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
@@ -203,3 +203,14 @@ class ExternOp(Operation):
 def tensor_loads(expr: Expr) -> list[ProducerLoad]:
     """All tensor loads in `expr`, parents first, left to right (order of first appearance)."""
     return [node for node in pre_order(expr) if isinstance(node, ProducerLoad)]
+
+
+def reading(table: Mapping[Tensor, Tensor]) -> Callable[[Expr], Expr | None]:
+    """The function for `rewrite_expr` by which loads of t become loads of `table[t]`."""
+
+    def load(e: Expr) -> Expr | None:
+        if isinstance(e, ProducerLoad) and e.producer in table:
+            return ProducerLoad(table[e.producer], e.indices)
+        return None
+
+    return load

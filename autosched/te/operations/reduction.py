@@ -84,8 +84,8 @@ class Reducer:
         """The operands combined with each other, without a reduction over an axis."""
         if where is not None or init is not None:
             raise ValueError(
-                f"te.{self.name}: where= and init= are of a reduction over te.reduce_axis, found "
-                f"{op.as_expr(operands[1])!r} in place of the axis"
+                f"te.{self.name}: where= and init= need a reduction over te.reduce_axis, found "
+                f"{op.as_expr(operands[1])!r} instead of the axis"
             )
         return reduce(self.combine, map(op.as_expr, operands))
 

@@ -62,10 +62,12 @@ class Tensor(NumpyFunctions, OtherNames):
         return len(self.shape)
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError(f"{self!r} holds no numbers; kernels take arrays in its place")
+        raise TypeError(f"{self!r} is symbolic and holds no numbers; pass arrays to the kernel")
 
     def __iter__(self) -> NoReturn:
-        raise TypeError(f"{self!r} is not iterated: te.reduce_axis and te.compute go over elements")
+        raise TypeError(
+            f"{self!r} cannot be iterated; use te.compute and te.reduce_axis for its elements"
+        )
 
     def __call__(self, *indices: Expr | IterVar | int) -> Expr:
         """The element at `indices`, like `tensor[indices]`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from autosched.arith import Analyzer
 from autosched.te.operations import tensor_intrin as tensor_intrin_module
-from autosched.te.operations.operation import Operation, tensor_loads
+from autosched.te.operations.operation import Operation, reading, tensor_loads
 from autosched.te.operations.tensor import Tensor, TensorRegion
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, ProducerLoad, Range, Reduce, Var
@@ -89,12 +89,7 @@ class TensorComputeOp(Operation):
 
     def replace(self, table: Mapping[Tensor, Tensor]) -> TensorComputeOp:
         """This operation reading `table[t]` wherever it reads `t`, with new outputs."""
-
-        def load(e: Expr) -> Expr | None:
-            if isinstance(e, ProducerLoad) and e.producer in table:
-                return ProducerLoad(table[e.producer], e.indices)
-            return None
-
+        load = reading(table)
         call = self.call.map(lambda e: rewrite_expr(e, load), table)
         return TensorComputeOp(self.name, self.axis, self.shape, call, self.tag, self.attrs)
 

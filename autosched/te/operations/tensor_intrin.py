@@ -119,7 +119,7 @@ def _check_bind(name: str, tensors: Sequence[Tensor], tensor: Tensor, buffer: Bu
     where = f"decl_tensor_intrin {name}: binds"
     if tensor not in tensors:
         names = ", ".join(t.name for t in tensors)
-        raise ValueError(f"{where}: {tensor!r} is none of the operation's tensors {names}")
+        raise ValueError(f"{where}: {tensor!r} is not one of the operation's tensors {names}")
     if buffer.dtype is not tensor.dtype or len(buffer.shape) != tensor.ndim:
         raise ValueError(f"{where}: {buffer!r} cannot stand for {tensor!r}: other type or rank")
 

@@ -14,7 +14,7 @@ from autosched.te.operations.operation import ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.te.relations import AttachType, IterVarAttr
-from autosched.te.schedule.refusal import check_kind, check_thread_tag, leaf_position, refuse
+from autosched.te.schedule.refusal import check_kind, check_thread_tag, leaf_position, refusal
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar
 from autosched.tir.op import as_expr
 
@@ -45,12 +45,12 @@ def bind(stage: Stage, iv: IterVar, thread: IterVar) -> None:
     leaf_position("bind", stage, iv)
     check_kind("bind", stage, iv, (IterKind.DATA_PAR, IterKind.REDUCE))
     if not isinstance(thread, IterVar) or thread.kind != IterKind.THREAD:
-        raise refuse("bind", stage, iv, f"expected a te.thread_axis, found {thread!r}")
+        raise refusal("bind", stage, iv, f"expected a te.thread_axis, found {thread!r}")
     check_thread_tag("bind", stage, iv, thread)
     attr = stage.iter_var_attrs.get(iv)
     if attr is not None and attr.bind_thread is not None:
         tag = attr.bind_thread.thread_tag
-        raise refuse("bind", stage, iv, f"already bound to {tag}")
+        raise refusal("bind", stage, iv, f"already bound to {tag}")
     _changed(stage, iv).bind_thread = thread
 
 
@@ -59,7 +59,7 @@ def _check_loop(primitive: str, stage: Stage, iv: IterVar) -> None:
     leaf_position(primitive, stage, iv)
     if iv.kind == IterKind.OPAQUE:
         why = "a scan has no loop of its own for this axis; its update and first steps have"
-        raise refuse(primitive, stage, iv, why)
+        raise refusal(primitive, stage, iv, why)
 
 
 def _annotate(primitive: str, stage: Stage, iv: IterVar, kind: str) -> None:
@@ -134,7 +134,7 @@ def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None =
                 B[i, j] = A[i, j] * 2.0
     """
     if not isinstance(key, str):
-        raise refuse("pragma", stage, None, f"key: expected a name, {found(key)}")
+        raise refusal("pragma", stage, None, f"key: expected a name, {found(key)}")
     if key == "unroll":
         return unroll(stage, iv)
     if key == "vectorize":
@@ -149,25 +149,25 @@ def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None =
 _NUMBERS = ("auto_unroll_max_step", "software_pipeline", "unroll_explicit")
 _KNOWN = (*_NUMBERS, "debug_skip_region", "loop_partition_hint", "swizzle", "unroll", "vectorize")
 _OF_TVM = {
-    "import_c": "te.call_extern calls functions",
-    "import_llvm": "te.call_extern calls functions",
-    "parallel": "s[C].parallel(axis) is the primitive",
-    "parallel_barrier_when_finish": "s[C].parallel(axis) waits at its end",
-    "parallel_launch_point": "s[C].parallel(axis) starts the threads",
-    "parallel_stride_pattern": "split the axis, and s[C].parallel(outer)",
-    "tensor_core": "s[C].tensorize(axis, te.tensor_instruction(name))",
+    "import_c": "call the function with te.call_extern",
+    "import_llvm": "call the function with te.call_extern",
+    "parallel": "use the primitive s[C].parallel(axis)",
+    "parallel_barrier_when_finish": "s[C].parallel(axis) always waits at its end",
+    "parallel_launch_point": "s[C].parallel(axis) starts the threads itself",
+    "parallel_stride_pattern": "split the axis and use s[C].parallel(outer)",
+    "tensor_core": "use s[C].tensorize(axis, te.tensor_instruction(name))",
 }
 """The pragmas of TVM that have no meaning here, and what to write instead."""
 
 
 def _check_pragma(stage: Stage, iv: IterVar, key: str, value: object) -> None:
     if key in _OF_TVM:
-        raise refuse("pragma", stage, iv, f"{key!r} is none here; {_OF_TVM[key]}")
+        raise refusal("pragma", stage, iv, f"autosched has no pragma {key!r}; {_OF_TVM[key]}")
     near = () if key in _KNOWN else get_close_matches(key, _KNOWN, 1, 0.85)
     if near:
-        raise refuse("pragma", stage, iv, f"{key!r} is not known; write {near[0]!r}")
+        raise refusal("pragma", stage, iv, f"{key!r} is not known; write {near[0]!r}")
     if key in _NUMBERS and not isinstance(value, Integral | IntImm):
-        raise refuse("pragma", stage, iv, f"{key} takes a whole number, {found(value)}")
+        raise refusal("pragma", stage, iv, f"{key} takes a whole number, {found(value)}")
 
 
 def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
@@ -183,7 +183,7 @@ def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
     """
     _check_loop("tensorize", stage, iv)
     if not isinstance(intrin, TensorIntrin):
-        raise refuse("tensorize", stage, iv, f"expected a tensor intrinsic, found {intrin!r}")
+        raise refusal("tensorize", stage, iv, f"expected a tensor intrinsic, found {intrin!r}")
     attr = _changed(stage, iv)
     attr.iter_kind = IterKind.TENSORIZED
     attr.tensor_intrin = intrin
@@ -204,13 +204,13 @@ def prefetch(stage: Stage, tensor: Tensor, iv: IterVar, offset: Expr | int) -> N
     """
     _check_loop("prefetch", stage, iv)
     if not isinstance(tensor, Tensor):
-        raise refuse("prefetch", stage, iv, f"expected a tensor it reads, {found(tensor)}")
+        raise refusal("prefetch", stage, iv, f"expected a tensor it reads, {found(tensor)}")
     if tensor not in stage.op.inputs:
-        raise refuse("prefetch", stage, iv, f"the stage does not read {tensor.name}")
+        raise refusal("prefetch", stage, iv, f"the stage does not read {tensor.name}")
     whole = isinstance(offset, Integral) and not isinstance(offset, bool)
     if not whole and not (isinstance(offset, Expr) and offset.dtype.is_integral):
         why = f"offset: expected an integer number of iterations, {found(offset)}"
-        raise refuse("prefetch", stage, iv, why)
+        raise refusal("prefetch", stage, iv, why)
     _changed(stage, iv).prefetch.append((tensor, as_expr(offset)))
 
 
@@ -240,25 +240,25 @@ def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None
                 B[i, j] = A.shared[i, j] * 2.0
     """
     if axis not in stage.all_iter_vars:
-        raise refuse("storage_align", stage, axis, "it is not an axis of this stage")
+        raise refusal("storage_align", stage, axis, "it is not an axis of this stage")
     if axis not in getattr(stage.op, "axis", ()):
-        why = "its tensor has no such dimension: it is reduced, or a part or several of them"
+        why = "it is not one dimension of its tensor, but a reduction, part of one, or several"
         if isinstance(stage.op, ScanOp):
             why = "the tensors of a scan cannot be padded"
-        raise refuse("storage_align", stage, axis, why)
+        raise refusal("storage_align", stage, axis, why)
     if stage.attach_type is AttachType.SCAN_UPDATE:
         why = "the update of a scan stores into the scan's tensors, which cannot be padded"
-        raise refuse("storage_align", stage, axis, why)
+        raise refusal("storage_align", stage, axis, why)
     numbers = (factor, offset)
     if any(not isinstance(x, Integral) or isinstance(x, bool) or x < 0 for x in numbers):
-        raise refuse(
+        raise refusal(
             "storage_align",
             stage,
             axis,
             f"factor and offset are non-negative numbers of elements, found {factor}, {offset}",
         )
     if stage.is_output:
-        why = "an output is stored as callers store it; align a stage that cache_write makes"
-        raise refuse("storage_align", stage, axis, why)
+        why = "callers determine how an output is stored; align a stage that cache_write makes"
+        raise refusal("storage_align", stage, axis, why)
     attr = _changed(stage, axis)
     attr.dim_align_factor, attr.dim_align_offset = int(factor), int(offset)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from autosched.te.operations.graph import feed_graph
-from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp
 from autosched.te.relations import AttachType
 from autosched.te.schedule.placement import compute_inline
 from autosched.tir.constants import is_one, is_zero
@@ -88,7 +88,7 @@ def is_injective(op: ComputeOp) -> bool:
 def is_elementwise(op: ComputeOp) -> bool:
     """True when `op` is not a reduction and reads tensors at exactly its own indices."""
     own = tuple(iv.var for iv in op.axis)
-    return is_injective(op) and all(load.indices == own for load in _reads(op))
+    return is_injective(op) and all(load.indices == own for load in op.loads)
 
 
 def is_broadcast(op: ComputeOp) -> bool:
@@ -97,7 +97,7 @@ def is_broadcast(op: ComputeOp) -> bool:
     Index 0 of a dimension with one element is allowed beside them.
     """
     places = {iv.var: k for k, iv in enumerate(op.axis)}
-    return is_injective(op) and all(_in_order(load, places) for load in _reads(op))
+    return is_injective(op) and all(_in_order(load, places) for load in op.loads)
 
 
 def _in_order(load: ProducerLoad, places: dict[Var, int]) -> bool:
@@ -110,10 +110,6 @@ def _in_order(load: ProducerLoad, places: dict[Var, int]) -> bool:
             return False
         last = place
     return True
-
-
-def _reads(op: ComputeOp) -> list[ProducerLoad]:
-    return [load for e in op.body for load in tensor_loads(e)]
 
 
 def _inline_all(schedule: Schedule, wanted: Callable[[ComputeOp], bool]) -> list[Stage]:

@@ -19,7 +19,7 @@ from autosched.te.operations.graph import replace_inputs
 from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.placement import STORAGE_SCOPES
-from autosched.te.schedule.refusal import refuse
+from autosched.te.schedule.refusal import refusal
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
 from autosched.tir.op import all_, const, if_then_else
 from autosched.tir.walk import substitute
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def _check_scope(primitive: str, stage: Stage, scope: str) -> None:
     if not isinstance(scope, str) or scope not in STORAGE_SCOPES:
         known = ", ".join(sorted(STORAGE_SCOPES))
-        raise refuse(primitive, stage, None, f"unknown scope {scope!r}; the scopes are {known}")
+        raise refusal(primitive, stage, None, f"unknown scope {scope!r}; the scopes are {known}")
 
 
 def _check_tensor(primitive: str, tensor: object) -> None:
@@ -76,16 +76,16 @@ def cache_read(
     given = [readers] if isinstance(readers, Tensor | Operation) else readers
     if not isinstance(given, Sequence) or isinstance(given, str):
         why = f"expected the tensors that read it, e.g. [C], {found(readers)}"
-        raise refuse("cache_read", stage, None, why)
+        raise refusal("cache_read", stage, None, why)
     reading = list(dict.fromkeys(schedule[reader] for reader in given))
     if not reading:
-        raise refuse("cache_read", stage, None, f"no reader of {source.name} given")
+        raise refusal("cache_read", stage, None, f"no reader of {source.name} given")
     for reader in reading:
         if source not in reader.op.inputs:
-            raise refuse("cache_read", reader, None, f"it does not read {source.name}")
+            raise refusal("cache_read", reader, None, f"it does not read {source.name}")
         if isinstance(reader.op, ScanOp) and source in reader.op.update:
             why = "the scan keeps what its update stores; s.cache_write gives the update a memory"
-            raise refuse("cache_read", stage, None, why)
+            raise refusal("cache_read", stage, None, why)
     axes = plain_axes(source.shape)
     cache = ComputeOp(
         _cache_name(schedule, source, scope), axes, (source[tuple(iv.var for iv in axes)],)
@@ -147,10 +147,11 @@ def cache_write(schedule: Schedule, tensors: Tensor | Sequence[Tensor], scope: s
     _check_scope("cache_write", stage, scope)
     op = stage.op
     if not isinstance(op, ComputeOp):
-        raise refuse("cache_write", stage, None, "only te.compute operations have a cache to write")
+        why = "only te.compute operations have a cache to write"
+        raise refusal("cache_write", stage, None, why)
     indices = sorted(tensor.value_index for tensor in given)
     if any(schedule[t] is not stage for t in given) or indices != list(range(len(op.outputs))):
-        raise refuse(
+        raise refusal(
             "cache_write", stage, None, f"give all its {len(op.outputs)} outputs, each once"
         )
     axes, body, copy_indices = _cached(stage, op)
@@ -175,7 +176,7 @@ def _cached(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[Expr], tup
     for iv in leaves:
         if iv.kind != IterKind.DATA_PAR:
             why = f"a {iv.kind} loop cannot be an axis; use cache_write before split and fuse"
-            raise refuse("cache_write", stage, iv, why)
+            raise refusal("cache_write", stage, iv, why)
     domains: dict[IterVar, Range] = {iv: declared_domain(iv) for iv in op.axis}
     if not stage.relations:
         axes = [_cache_axis(iv, domains[iv]) for iv in leaves]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from autosched.te.operations.graph import sub_graph
 from autosched.te.operations.operation import Operation, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.refusal import refuse
+from autosched.te.schedule.refusal import refusal
 from autosched.te.schedule.stage import Stage
 
 if TYPE_CHECKING:
@@ -45,18 +45,21 @@ def create_group(
     between = sub_graph(ends, starts, include_inputs)
     members = [schedule[op] for op in between if not isinstance(op, PlaceholderOp)]
     if not members:
-        raise refuse(
-            "create_group", ends[0].op.name if ends else "none", None, "nothing leads there"
+        raise refusal(
+            "create_group",
+            ends[0].op.name if ends else "none",
+            None,
+            "no path leads from the inputs to it",
         )
     parent = _common_group(members)
     children = list(dict.fromkeys(_child_of(parent, member) for member in members))
     for stage in schedule.stages:
         if stage not in members and _child_of(parent, stage) in children:
-            raise refuse(
+            raise refusal(
                 "create_group",
                 stage,
                 None,
-                "it belongs to a group that would be only partly in the new one",
+                "it belongs to a group of which other stages would be in the new group",
             )
     group = Stage(Operation("group", "", {}))
     group.group = parent

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from autosched.arguments import found
 from autosched.errors import ScheduleError
 from autosched.te.relations import Fuse, Singleton, Split
-from autosched.te.schedule.refusal import check_kind, leaf_position, names, refuse
+from autosched.te.schedule.refusal import check_kind, leaf_position, names, refusal
 from autosched.tir.dtype import int32
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.op import cast, const
@@ -48,8 +48,8 @@ def split(
 ) -> tuple[IterVar, IterVar]:
     """Replace loop `parent` by `parent.outer` and `parent.inner`; returns both.
 
-    Give `factor` (the inner extent) or `nparts` (the outer extent). If the parts do not divide
-    the extent, the body gets a guard, unless `disable_predication`.
+    Give `factor` (the inner extent) or `nparts` (the outer extent). If that does not divide the
+    extent of `parent`, the body gets a guard, unless `disable_predication`.
 
     before:
         for i in range(16):
@@ -70,7 +70,7 @@ def split(
     position = leaf_position("split", stage, parent)
     check_kind("split", stage, parent, _SPLITTABLE)
     if (factor is None) == (nparts is None):
-        raise refuse("split", stage, parent, "give exactly one of factor and nparts")
+        raise refusal("split", stage, parent, "give exactly one of factor and nparts")
     what, given = ("nparts", nparts) if factor is None else ("factor", factor)
     size = _iterations("split", stage, parent, what, given)
     dtype = parent.var.dtype
@@ -99,13 +99,13 @@ def _iterations(primitive: str, stage: Stage, iv: IterVar, what: str, value: obj
             return cast(dtype, value)
         value = value.value
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise refuse(primitive, stage, iv, f"{what} must be an integer, {found(value)}")
+        raise refusal(primitive, stage, iv, f"{what} must be an integer, {found(value)}")
     number = int(value)
     if number < 1:
-        raise refuse(primitive, stage, iv, f"{what} must be at least 1, found {number}")
+        raise refusal(primitive, stage, iv, f"{what} must be at least 1, found {number}")
     if number > dtype.max_value:
         most = f"{what} must be at most {dtype.max_value} (the axis is {dtype})"
-        raise refuse(primitive, stage, iv, f"{most}, found {number}")
+        raise refusal(primitive, stage, iv, f"{most}, found {number}")
     return const(number, dtype)
 
 
@@ -148,7 +148,7 @@ def _fuse_pair(stage: Stage, outer: IterVar, inner: IterVar) -> IterVar:
     for iv in (outer, inner):
         check_kind("fuse", stage, iv, _SPLITTABLE)
     if second != first + 1:
-        raise refuse(
+        raise refusal(
             "fuse",
             stage,
             outer,
@@ -188,7 +188,7 @@ def reorder(stage: Stage, *axes: IterVar) -> None:
         position = leaf_position("reorder", stage, iv)
         check_kind("reorder", stage, iv, _MOVABLE)
         if position in positions:
-            raise refuse("reorder", stage, iv, "named twice")
+            raise refusal("reorder", stage, iv, "named twice")
         positions.append(position)
     for position, iv in zip(sorted(positions), axes, strict=True):
         stage.leaf_iter_vars[position] = iv
@@ -215,7 +215,7 @@ def tile(
         leaf_position("tile", stage, iv)
         check_kind("tile", stage, iv, _MOVABLE)
     if x is y:
-        raise refuse("tile", stage, x, "the two axes must differ")
+        raise refusal("tile", stage, x, "the two axes must differ")
     for iv, factor in ((x, x_factor), (y, y_factor)):
         _iterations("tile", stage, iv, "a factor", factor)
     x_outer, x_inner = split(stage, x, factor=x_factor)

@@ -24,7 +24,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
 from autosched.te.schedule.matrix_stages import MatrixTile, matrix_stages
 from autosched.te.schedule.matrix_view import matrix_view
-from autosched.te.schedule.refusal import refuse
+from autosched.te.schedule.refusal import refusal
 from autosched.te.schedule.tile_loops import TileLoops
 from autosched.te.schedule.warpgroup_loops import WarpgroupLoops
 from autosched.te.schedule.warpgroup_stages import warpgroup_stages
@@ -55,13 +55,13 @@ def matrix_tiles(
     it = instruction(instruction_name)
     view = matrix_view(stage.op, it)
     if isinstance(view, str):
-        raise refuse("matrix_tiles", stage, None, f"{view}; {it.name} multiplies matrices")
+        raise refusal("matrix_tiles", stage, None, f"{view}; {it.name} multiplies matrices")
     problem = tile.problem(it)
     if problem:
-        raise refuse("matrix_tiles", stage, None, problem)
+        raise refusal("matrix_tiles", stage, None, problem)
     for each in (stage, last):
         if each.relations or each.attach_type is not AttachType.GROUP_ROOT:
-            raise refuse("matrix_tiles", each, None, "its loops were changed before")
+            raise refusal("matrix_tiles", each, None, "its loops were changed before")
     if last is not stage:
         _check_writer(stage, last)
     assert isinstance(stage.op, ComputeOp)
@@ -87,6 +87,6 @@ def _check_writer(stage: Stage, writer: Stage) -> None:
     op, source = writer.op, stage.op
     same = isinstance(op, ComputeOp) and isinstance(source, ComputeOp) and not op.reduce_axis
     if not same or op.output(0).shape != source.output(0).shape:
-        raise refuse(
+        raise refusal(
             "matrix_tiles", writer, None, f"it does not read {source.name} element by element"
         )

@@ -12,7 +12,7 @@ from autosched.te.operations.graph import replace_inputs, rewrite_body
 from autosched.te.operations.operation import CONST_MATRIX, ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType, Fuse, Rebase, Split
-from autosched.te.schedule.refusal import refuse
+from autosched.te.schedule.refusal import refusal
 from autosched.tir.expr import Expr, IterKind, IterVar, ProducerLoad, Reduce, Var
 from autosched.tir.op import cast, const
 from autosched.tir.walk import substitute
@@ -68,22 +68,21 @@ def _inline(schedule: Schedule, for_features: bool) -> None:
     for stage in schedule.stages:
         above = stage.attach_stage
         if above is not None and above.attach_type is AttachType.INLINED:
-            raise refuse(
-                "compute_inline", above, None, f"stage {stage.name} is computed in its loops"
-            )
+            why = f"stage {stage.name} is computed inside it"
+            raise refusal("compute_inline", above, None, why)
         for iv, attr in stage.iter_var_attrs.items():
             for tensor, _ in attr.prefetch:
                 if schedule[tensor].attach_type is AttachType.INLINED:
                     why = f"{tensor.name} is inlined and has no memory; prefetch what it reads"
-                    raise refuse("prefetch", stage, iv, why)
+                    raise refusal("prefetch", stage, iv, why)
 
 
 def _check_inlinable(stage: Stage) -> None:
     op = stage.op
     if not isinstance(op, ComputeOp) or len(op.body) != 1 or isinstance(op.body[0], Reduce):
-        raise refuse("compute_inline", stage, None, "only single-output maps can be inlined")
+        raise refusal("compute_inline", stage, None, "only single-output maps can be inlined")
     if stage.store_predicate is not None:
-        raise refuse("compute_inline", stage, None, "it has a store predicate")
+        raise refusal("compute_inline", stage, None, "it has a store predicate")
 
 
 @lru_cache(maxsize=16)  # candidates of one computation inline the same few sets of stages
@@ -137,7 +136,7 @@ def _rewritten(
         return rewrite_body(op, load)
     for tensor in op.inputs:
         if tensor in bodies:
-            raise refuse(
+            raise refusal(
                 "compute_inline", tensor.op, None, f"{op.name} is not a te.compute and reads it"
             )
     return replace_inputs(op, replaced)
@@ -166,7 +165,7 @@ def _check_threads(schedule: Schedule) -> None:
                 f"where both are equal would run; fuse the two loops before bind, or bind one to "
                 f"another {'te.thread_axis' if is_virtual_thread(tag) else 'thread tag'}"
             )
-            raise refuse("bind", stage, iv, why)
+            raise refusal("bind", stage, iv, why)
 
 
 def _rebase(schedule: Schedule) -> None:

@@ -12,7 +12,7 @@ from autosched.arguments import found
 from autosched.te.bounds.thread_scope import is_virtual_thread
 from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.relations import AttachType
-from autosched.te.schedule.refusal import check_thread_tag, leaf_position, refuse
+from autosched.te.schedule.refusal import check_thread_tag, leaf_position, refusal
 from autosched.tir.expr import Expr, IterKind, IterVar, Reduce
 from autosched.tir.op import Operand
 from autosched.tir.operators import Comparison
@@ -36,17 +36,17 @@ STORAGE_SCOPES = frozenset(
 
 def _check_movable(primitive: str, stage: Stage) -> None:
     if isinstance(stage.op, PlaceholderOp):
-        raise refuse(primitive, stage, None, "a placeholder is not computed")
+        raise refusal(primitive, stage, None, "a placeholder is not computed")
     if stage.attach_type is AttachType.SCAN_UPDATE:
-        raise refuse(primitive, stage, None, "the update of a scan stays in its scan")
+        raise refusal(primitive, stage, None, "the update of a scan stays in its scan")
 
 
 def _check_stores(primitive: str, stage: Stage) -> None:
     if isinstance(stage.op, PlaceholderOp):
         why = "a placeholder is not computed; cache_read copies it into a stage of its own"
-        raise refuse(primitive, stage, None, why)
+        raise refusal(primitive, stage, None, why)
     if type(stage.op) is Operation:
-        raise refuse(primitive, stage, None, "a group stores nothing itself; its stages do")
+        raise refusal(primitive, stage, None, "a group stores nothing itself; its stages do")
 
 
 def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
@@ -67,17 +67,20 @@ def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
     _check_movable("compute_at", stage)
     if not isinstance(parent, type(stage)):
         why = f"expected the stage of a consumer, e.g. s[C] for tensor C, {found(parent)}"
-        raise refuse("compute_at", stage, None, why)
+        raise refusal("compute_at", stage, None, why)
     if parent is stage:
-        raise refuse("compute_at", stage, axis, "a stage cannot be computed in its own loops")
+        raise refusal("compute_at", stage, axis, "a stage cannot be computed inside its own loops")
     if stage.is_output:
-        raise refuse("compute_at", stage, axis, "an output must stay at the root")
+        raise refusal("compute_at", stage, axis, "an output must stay at the root")
     leaf_position("compute_at", parent, axis)
     above: Stage | None = parent
     while above is not None:
         if above is stage:
-            raise refuse(
-                "compute_at", stage, axis, f"stage {parent.name} is itself computed in its loops"
+            raise refusal(
+                "compute_at",
+                stage,
+                axis,
+                f"stage {parent.name} is itself computed inside this stage",
             )
         above = above.attach_spec().attach_stage
     if stage.group is not None:
@@ -85,7 +88,7 @@ def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
         while group is not None and group is not stage.group:
             group = group.group
         if group is None:
-            raise refuse(
+            raise refusal(
                 "compute_at", stage, axis, f"stage {parent.name} is outside of the stage's group"
             )
     stage.attach_type = AttachType.SCOPE
@@ -108,13 +111,13 @@ def compute_inline(stage: Stage) -> None:
     """
     _check_movable("compute_inline", stage)
     if not isinstance(stage.op, ComputeOp):
-        raise refuse("compute_inline", stage, None, "only te.compute operations can be inlined")
+        raise refusal("compute_inline", stage, None, "only te.compute operations can be inlined")
     if len(stage.op.body) != 1:
-        raise refuse("compute_inline", stage, None, "it has several outputs")
+        raise refusal("compute_inline", stage, None, "it has several outputs")
     if isinstance(stage.op.body[0], Reduce):
-        raise refuse("compute_inline", stage, None, "a reduction cannot be inlined")
+        raise refusal("compute_inline", stage, None, "a reduction cannot be inlined")
     if stage.is_output:
-        raise refuse("compute_inline", stage, None, "an output must be stored")
+        raise refusal("compute_inline", stage, None, "an output must be stored")
     stage.attach_type = AttachType.INLINE
     stage.attach_ivar = stage.attach_stage = None
 
@@ -135,7 +138,7 @@ def compute_root(stage: Stage) -> None:
             C[j] = B[j] * 2.0
     """
     if stage.attach_type is AttachType.SCAN_UPDATE:
-        raise refuse("compute_root", stage, None, "the update of a scan stays in its scan")
+        raise refusal("compute_root", stage, None, "the update of a scan stays in its scan")
     stage.attach_type = AttachType.GROUP_ROOT
     stage.attach_ivar = stage.attach_stage = None
 
@@ -159,12 +162,13 @@ def set_scope(stage: Stage, scope: str) -> None:
     _check_stores("set_scope", stage)
     if not isinstance(scope, str) or (scope and scope not in STORAGE_SCOPES):
         known = ", ".join(sorted(STORAGE_SCOPES))
-        raise refuse("set_scope", stage, None, f"unknown scope {scope!r}; the scopes are {known}")
+        raise refusal("set_scope", stage, None, f"unknown scope {scope!r}; the scopes are {known}")
     if stage.attach_type is AttachType.SCAN_UPDATE:
         why = "the update of a scan stores into the scan's tensors; set the scope of that stage"
-        raise refuse("set_scope", stage, None, why)
+        raise refusal("set_scope", stage, None, why)
     if stage.is_output and scope not in ("", "global"):
-        raise refuse("set_scope", stage, None, f"an output must be stored in global, found {scope}")
+        why = f"an output must be stored in global, found {scope}"
+        raise refusal("set_scope", stage, None, why)
     stage.scope = scope
 
 
@@ -184,14 +188,14 @@ def set_store_predicate(stage: Stage, predicate: Operand | None) -> None:
     _check_stores("set_store_predicate", stage)
     if isinstance(stage.op, ScanOp):
         why = "a scan stores nothing itself; its update and first steps do"
-        raise refuse("set_store_predicate", stage, None, why)
+        raise refusal("set_store_predicate", stage, None, why)
     if isinstance(predicate, Comparison):
         predicate = predicate.condition()
     if predicate is not None and not isinstance(predicate, Expr):
         why = f"expected a condition, e.g. thread < 8, or None, {found(predicate)}"
-        raise refuse("set_store_predicate", stage, None, why)
+        raise refusal("set_store_predicate", stage, None, why)
     if predicate is not None and not predicate.dtype.is_bool:
-        raise refuse("set_store_predicate", stage, None, f"{predicate!r} is not a condition")
+        raise refusal("set_store_predicate", stage, None, f"{predicate!r} is not a condition")
     stage.store_predicate = predicate
 
 
@@ -212,7 +216,7 @@ def double_buffer(stage: Stage) -> None:
     """
     _check_stores("double_buffer", stage)
     if stage.is_output:
-        raise refuse("double_buffer", stage, None, "an output cannot be double buffered")
+        raise refusal("double_buffer", stage, None, "an output cannot be double buffered")
     stage.is_double_buffered = True
 
 
@@ -240,21 +244,21 @@ def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
     """
     if not isinstance(threads, IterVar | Sequence) or isinstance(threads, str):
         why = f"expected a te.thread_axis or a list of them, {found(threads)}"
-        raise refuse("env_threads", stage, None, why)
+        raise refusal("env_threads", stage, None, why)
     axes = [threads] if isinstance(threads, IterVar) else list(threads)
     if not isinstance(stage.op, ScanOp):
-        raise refuse("env_threads", stage, None, "only a scan has environment threads")
+        raise refusal("env_threads", stage, None, "only a scan has environment threads")
     if stage.env_thread_axes:
-        raise refuse("env_threads", stage, None, "they have been set already")
+        raise refusal("env_threads", stage, None, "they have been set already")
     for iv in axes:
         if not isinstance(iv, IterVar):
-            raise refuse("env_threads", stage, None, f"expected a te.thread_axis, {found(iv)}")
+            raise refusal("env_threads", stage, None, f"expected a te.thread_axis, {found(iv)}")
         if iv.kind != IterKind.THREAD or iv.dom is None:
-            raise refuse("env_threads", stage, iv, "expected a te.thread_axis with a domain")
+            raise refusal("env_threads", stage, iv, "expected a te.thread_axis with a domain")
         check_thread_tag("env_threads", stage, iv, iv)
         if is_virtual_thread(iv.thread_tag):
             why = (
                 f"{iv.thread_tag} starts no thread; bind loops of the update and init stages to it"
             )
-            raise refuse("env_threads", stage, iv, why)
+            raise refusal("env_threads", stage, iv, why)
     stage.env_thread_axes = axes

@@ -18,7 +18,7 @@ _THREAD_TAGS = frozenset(
 )
 
 
-def refuse(
+def refusal(
     primitive: str, stage: Stage | Operation | str, axis: IterVar | str | None, why: str
 ) -> ScheduleError:
     """The ScheduleError `primitive: stage S, axis i: why`, which the caller raises."""
@@ -37,7 +37,7 @@ def names(axes: Iterable[IterVar]) -> str:
 def leaf_position(primitive: str, stage: Stage, iv: IterVar) -> int:
     """The position of `iv` among the leaf loops; ScheduleError when it is not one of them."""
     if not isinstance(iv, IterVar):
-        raise refuse(primitive, stage, None, f"expected an axis, found {iv!r}")
+        raise refusal(primitive, stage, None, f"expected an axis, found {iv!r}")
     try:
         return stage.leaf_iter_vars.index(iv)
     except ValueError:
@@ -46,14 +46,14 @@ def leaf_position(primitive: str, stage: Stage, iv: IterVar) -> int:
         why = "it has been split or fused already"
     else:
         why = "it is not an axis of this stage"
-    raise refuse(primitive, stage, iv, f"{why}; its loops are {names(stage.leaf_iter_vars)}")
+    raise refusal(primitive, stage, iv, f"{why}; its loops are {names(stage.leaf_iter_vars)}")
 
 
 def check_kind(primitive: str, stage: Stage, iv: IterVar, allowed: Iterable[str]) -> None:
     """ScheduleError unless the kind of `iv` is one of `allowed`."""
     kinds = tuple(allowed)
     if iv.kind not in kinds:
-        raise refuse(
+        raise refusal(
             primitive, stage, iv, f"a {iv.kind} axis, only {', '.join(kinds)} axes are allowed"
         )
 
@@ -63,4 +63,4 @@ def check_thread_tag(primitive: str, stage: Stage, iv: IterVar, thread: IterVar)
     if thread.thread_tag not in _THREAD_TAGS:
         known = ", ".join(sorted(_THREAD_TAGS))
         why = f"unknown thread tag {thread.thread_tag!r}; the tags are {known}"
-        raise refuse(primitive, stage, iv, why)
+        raise refusal(primitive, stage, iv, why)

@@ -12,7 +12,7 @@ from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import Fuse, Rebase, Relation, Singleton, Split
 from autosched.te.schedule.cache import declared_domain, plain_axes
-from autosched.te.schedule.refusal import leaf_position, refuse
+from autosched.te.schedule.refusal import leaf_position, refusal
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
 from autosched.tir.op import all_, if_then_else, likely
 from autosched.tir.walk import free_vars, substitute
@@ -53,14 +53,14 @@ def rfactor(
     touched = _connected(stage, axis)
     for iv in op.axis:
         if iv in touched:
-            raise refuse("rfactor", stage, axis, f"it is fused with data axis {iv.var.name}")
+            raise refusal("rfactor", stage, axis, f"it is fused with data axis {iv.var.name}")
     domains = {iv: declared_domain(iv) for iv in op.reduce_axis if iv in touched}
     pass_down_domain(stage, domains, Analyzer(), allow_missing=True)
     dom = domains[axis]
     depends = (free_vars(dom.min) | free_vars(dom.extent)) & {iv.var for iv in op.axis}
     if depends:
         names = ", ".join(sorted(v.name for v in depends))
-        raise refuse(
+        raise refusal(
             "rfactor",
             stage,
             axis,
@@ -68,7 +68,7 @@ def rfactor(
         )
     low = dom.min
     if not (isinstance(low, IntImm) and low.value == 0):
-        raise refuse("rfactor", stage, axis, f"its domain must start at 0, found {low!r}")
+        raise refusal("rfactor", stage, axis, f"its domain must start at 0, found {low!r}")
     factor_op = _factor_op(stage, op, axis, position, touched, domains)
     repl_op = _reduce_op(op, factor_op, axis, domains[axis], position)
     factor_stage = schedule.insert_stage(schedule.stages.index(stage), factor_op, stage.group)
@@ -87,13 +87,13 @@ def _checked(stage: Stage, axis: IterVar, factor_axis: int) -> tuple[ComputeOp, 
     op = stage.op
     leaf_position("rfactor", stage, axis)
     if not isinstance(op, ComputeOp) or not op.reduce_axis:
-        raise refuse("rfactor", stage, axis, "the stage is not a reduction")
+        raise refusal("rfactor", stage, axis, "the stage is not a reduction")
     if axis.kind != IterKind.REDUCE:
-        raise refuse("rfactor", stage, axis, f"a {axis.kind} axis, not a reduction axis")
+        raise refusal("rfactor", stage, axis, f"a {axis.kind} axis, not a reduction axis")
     ndim = len(op.axis)
     position = factor_axis if factor_axis >= 0 else factor_axis + ndim + 1
     if not 0 <= position <= ndim:
-        raise refuse(
+        raise refusal(
             "rfactor", stage, axis, f"factor_axis {factor_axis} is outside of {ndim} dimensions"
         )
     return op, position

@@ -17,7 +17,7 @@ from autosched.te.schedule import matrix_tiles as matrix
 from autosched.te.schedule import normalize as normalization
 from autosched.te.schedule import rfactor as factoring
 from autosched.te.schedule import use_instruction as instructions
-from autosched.te.schedule.refusal import refuse
+from autosched.te.schedule.refusal import refusal
 from autosched.te.schedule.stage import Stage
 
 __all__ = ["Schedule", "Stage", "create_schedule"]
@@ -110,7 +110,7 @@ def _own(table: Mapping[Stage, Stage], stage: Stage) -> Stage:
     assert around is not None
     if around not in table:
         why = f"stage {around.name}, which it is computed at, belongs to another schedule"
-        raise refuse("compute_at", stage, stage.attach_ivar, f"{why}; give that of this schedule")
+        raise refusal("compute_at", stage, stage.attach_ivar, f"{why}; give that of this schedule")
     return table[around]
 
 

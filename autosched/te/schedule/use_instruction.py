@@ -11,7 +11,7 @@ from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.te.schedule.instruction_stages import INSTRUCTION, InstructionStages, Tile
-from autosched.te.schedule.refusal import refuse
+from autosched.te.schedule.refusal import refusal
 
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
@@ -67,11 +67,16 @@ def use_instruction(
     it = instruction(name)
     op = stage.op
     if not isinstance(op, ComputeOp) or stage.relations:
-        raise refuse("use_instruction", stage, None, "only a te.compute before its loops change")
+        raise refusal(
+            "use_instruction",
+            stage,
+            None,
+            "expected a te.compute whose loops have not been changed",
+        )
     product = as_product(op, it)
     problem = _problem(product, it, tile[0], pack_a, over)
     if product is None or problem:
-        raise refuse("use_instruction", stage, None, problem)
+        raise refusal("use_instruction", stage, None, problem)
     writer = InstructionStages(product, it, Tile(*tile), over)
     new = writer.operations(pack_a)
     position = schedule.stages.index(stage)

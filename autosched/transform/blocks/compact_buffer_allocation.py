@@ -146,7 +146,10 @@ class _Touched(AccessWalk):
         self._finish(buffer)
 
     def _only_view(self, s: Allocate) -> Buffer | None:
-        """The only buffer over an allocation, if it has the same type and extents; else None."""
+        """The only buffer over an allocation, if it has its type and extents and is compact.
+
+        None for several buffers, for any other buffer, and for a pointer that is allocated twice.
+        """
         views = self._views.get(s.buffer_var, [])
         if len(views) != 1 or self._allocations[s.buffer_var] != 1:
             return None
@@ -187,7 +190,9 @@ class _Touched(AccessWalk):
     def _made(self, buffer: Buffer) -> None:
         if buffer.data in self._of_pointer:
             what = "twice" if buffer in self._depths else "over the memory of another buffer"
-            raise ScheduleError(f"{_NAME}: {buffer.name} is made {what}; give it its own buffer")
+            raise ScheduleError(
+                f"{_NAME}: {buffer.name} is allocated {what}; give each allocation its own buffer"
+            )
         self._of_pointer[buffer.data] = buffer
         self._depths[buffer] = len(self.scopes)
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import ClassVar
 
@@ -65,8 +66,8 @@ class FlattenBuffer(FunctionPass):
 
     Axis separators divide the dimensions into groups; without separators there is one group.
     Allocations become flat, including the padding of strided ones. Parameters keep their shape and
-    are accessed through a flat buffer over the same pointer. bool is stored as int8. Declarations
-    of views and prefetches are removed. Raises ScheduleError for views of regions (LowerMatchBuffer
+    are accessed through a flat buffer over the same pointer. bool is stored as int8. Prefetches and
+    declarations of views are removed. Raises ScheduleError for views of regions (LowerMatchBuffer
     comes first), and for a buffer with axis separators whose allocation has another shape.
     """
 
@@ -178,7 +179,9 @@ class _Flatten:
             extents = tuple(self._simple(self.expr(e)) for e in _extents(shape, strides, groups))
         else:
             self._check_separators(s)
-            extents = s.extents if len(s.extents) == 1 else (self._simple(_product(s.extents)),)
+            extents = s.extents
+            if len(extents) != 1:
+                extents = (self._simple(reduce(mul, extents, const(1))),)
         extents = tuple(map(self.expr, extents))
         dtype = stored_type(s.dtype)
         var = s.buffer_var
@@ -288,10 +291,3 @@ def _extents(
 ) -> list[Expr]:
     """The number of elements that each group of dimensions takes, including padding."""
     return [mul(strides[first], shape[first]) if strides else shape[0] for first, _ in groups]
-
-
-def _product(extents: tuple[Expr, ...]) -> Expr:
-    total: Expr = IntImm(1)
-    for extent in extents:
-        total = mul(total, extent)
-    return total

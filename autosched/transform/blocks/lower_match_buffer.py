@@ -236,14 +236,14 @@ class _Lower:
         dropped = len(region) - len(view.shape)
         if dropped < 0:
             raise ScheduleError(
-                f"{_NAME}: {view.name} has {len(view.shape)} dimensions, the region of "
-                f"{source.name} that it matches {len(region)}"
+                f"{_NAME}: {view.name} has {len(view.shape)} dimensions, but the region of "
+                f"{source.name} that it matches has {len(region)}"
             )
         for dim, r in enumerate(region[:dropped]):
             if not self.analyzer.can_prove_equal(r.extent, const(1, r.extent.dtype)):
                 raise ScheduleError(
-                    f"{_NAME}: {view.name} leaves out dimension {dim} of {source.name}, of "
-                    f"which it matches {r.extent!r} elements; only one may be left out"
+                    f"{_NAME}: {view.name} leaves out dimension {dim} of {source.name}, of which "
+                    f"it matches {r.extent!r} elements; only a dimension of 1 may be left out"
                 )
         self.values[view.data] = source.data
         self._bind_offset(view, source, region, has_pointer)
@@ -271,13 +271,13 @@ class _Lower:
         ):
             if own != other:
                 raise ScheduleError(
-                    f"{_NAME}: {view.name} has the {what} {own}, {source.name}, which it matches a "
-                    f"part of, has {other}"
+                    f"{_NAME}: {view.name} has the {what} {own}, but {source.name}, a part of "
+                    f"which it matches, has {other}"
                 )
         if source.data_alignment % view.data_alignment:
             warn(
-                f"{_NAME}: {view.name} is aligned to {view.data_alignment} bytes, {source.name}, "
-                f"which it matches a part of, to {source.data_alignment}"
+                f"{_NAME}: {view.name} is aligned to {view.data_alignment} bytes, but "
+                f"{source.name}, a part of which it matches, to {source.data_alignment}"
             )
 
     def _bind_offset(
@@ -298,26 +298,29 @@ class _Lower:
             factor = const(view.offset_factor, start.dtype)
             if not self.analyzer.can_prove(eq(floormod(start, factor), 0)):
                 raise ScheduleError(
-                    f"{_NAME}: {view.name} begins at a multiple of {view.offset_factor} elements "
-                    f"(its offset_factor); of {source.name} it begins at {start!r}"
+                    f"{_NAME}: {view.name} must begin at a multiple of {view.offset_factor} "
+                    f"elements (its offset_factor), but in {source.name} it begins at {start!r}"
                 )
         self._bind(wanted, start, f"{view.name}.elem_offset")
 
     def _bind(self, wanted: Expr, value: Expr, name: str) -> None:
         """Bind a field of a view to its value, or check that it equals the value.
 
-        `wanted` is bound if it is a variable without a value. Otherwise raises ScheduleError if
-        `wanted` and `value` are not provably equal, or if their types differ.
+        `wanted` is bound if it is a variable without a value. Raises ScheduleError if the types of
+        `wanted` and `value` differ, and for any other `wanted` that is not provably equal to it.
         """
         if wanted.dtype is not value.dtype:
-            raise ScheduleError(f"{_NAME}: {name} is {wanted.dtype}, its value {value.dtype}")
+            raise ScheduleError(
+                f"{_NAME}: {name} is {wanted.dtype}, but its value is {value.dtype}"
+            )
         if isinstance(wanted, Var) and wanted not in self.values and wanted not in self.known:
             self.values[wanted] = value
             return
         said = self.expr(wanted)
         if not self.analyzer.can_prove_equal(said, value):
             raise ScheduleError(
-                f"{_NAME}: buffer match constraint for {name} unmet: {said!r} == {value!r}"
+                f"{_NAME}: buffer match constraint for {name} unmet: expected {value!r}, "
+                f"found {said!r}"
             )
 
 

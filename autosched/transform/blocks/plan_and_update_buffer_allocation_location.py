@@ -79,10 +79,10 @@ class PlanAndUpdateBufferAllocationLocation(FunctionPass):
     """Allocate each buffer in the lowest loop or block around all its uses.
 
     In a loop this makes a new block without variables around the loop's body. Three rules keep a
-    buffer further out. A region that an ordered or opaque variable of a block indexes stays outside
-    of that variable's loops, because one iteration may leave values for the next. The writes of a
-    block with a reduction variable stay outside of the reduction loops. Global memory stays outside
-    of the loops over blockIdx. Regions of buffers that are now allocated inside a block leave its
+    buffer further out. A buffer that an ordered or opaque variable of a block indexes stays outside
+    of that variable's loops, because one iteration may leave values for the next. A buffer that a
+    block with a reduction variable writes stays outside of the reduction loops. Global memory stays
+    outside of the loops over blockIdx. Regions of buffers now allocated inside a block leave its
     declaration. Raises ScheduleError for a block with an initialisation, for a realized region, and
     for a match of a buffer that is neither allocated nor a parameter.
     """

@@ -192,8 +192,8 @@ class AccessWalk:
     def box(self, buffer: Buffer, indices: Sequence[Expr]) -> Box:
         """The box of an access at `indices`, one range per dimension.
 
-        A ramp with a constant stride spans from its first to its last lane. Any other vector index
-        stands for the whole dimension.
+        A scalar or broadcast index is one element. A ramp with a constant stride spans from its
+        lowest to its highest lane. Any other vector index stands for the whole dimension.
         """
         ranges = zip(map(_span, indices), buffer.shape, strict=True)
         return self.known_box([_whole(extent) if r is None else r for r, extent in ranges])

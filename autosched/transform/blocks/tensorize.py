@@ -120,7 +120,7 @@ def _description(intrin: TensorIntrin) -> tuple[list[For], BlockRealize]:
     inner = loops[-1].body if loops else body
     if not loops or not isinstance(inner, BlockRealize):
         raise ScheduleError(
-            f"tensorize: the description {intrin.description.name} is no loops around one block"
+            f"tensorize: the description {intrin.description.name} must be loops around one block"
         )
     return loops, inner
 
@@ -176,7 +176,7 @@ class _Match:
             start = substitute(value, self.first)
             moving = self.analyzer.simplify(sub(substitute(value, self.at), start))
             if not free_vars(moving) <= set(self.inner):
-                self.refuse(f"the value {value!r} of {iv.var.name} is no start plus inner loops")
+                self.refuse(f"the value {value!r} of {iv.var.name} is not a start plus inner loops")
             outer = Var(f"{iv.var.name}_o", iv.var.dtype)
             starts.append(start)
             axes.append(IterVar(iv.dom, outer, iv.kind, iv.thread_tag))
@@ -191,7 +191,7 @@ class _Match:
             self.stmt(substitute_stmt(pattern.init, there), substitute_stmt(init, here))
             init = None
         elif pattern.init is not None:
-            self.refuse("the description has an initialisation, it has none")
+            self.refuse("the description has an initialisation, but the block has none")
         self.stmt(substitute_stmt(pattern.body, there), substitute_stmt(block.body, here))
         for found in self.stored:
             if list(self.buffers.values()).count(found) > 1:
@@ -256,7 +256,10 @@ class _Match:
     ) -> None:
         """Map one buffer to the other, shifted by a start that no inner loop changes."""
         if self.buffers.setdefault(wanted, found) is not found or wanted.dtype is not found.dtype:
-            self.refuse(f"{found.name} stands where the description has {wanted.name}")
+            self.refuse(
+                f"{found.name} is used where the description has {wanted.name}, which is another "
+                "buffer or type"
+            )
         dropped = len(places) - len(indices)
         if dropped < 0:
             self.refuse(f"{found.name} has fewer dimensions than {wanted.name} of the description")
@@ -295,7 +298,7 @@ class _Match:
         body = fresh.body
         if not isinstance(body, BlockRealize) or body.iter_values:
             raise ScheduleError(
-                f"tensorize: the implementation {fresh.name} is no block without variables"
+                f"tensorize: the implementation {fresh.name} must be one block without variables"
             )
         matches, views = [], {}
         described = self.intrin.description.buffers

@@ -64,9 +64,9 @@ _WITH_LAYOUT = ("wmma.matrix_a", "wmma.matrix_b")
 
 @dataclass(frozen=True)
 class InferFragment(FunctionPass):
-    """Put the attributes fragment_shape ("m, n, k") and fragment_layout around allocations.
+    """Put the attributes fragment_shape ("m, n, k") and fragment_layout around fragments.
 
-    A fragment loaded into matrix_a or matrix_b has the layout of the load; a fragment that is
+    A fragment in wmma.matrix_a or wmma.matrix_b has the layout of its load; a fragment that is
     filled counts as row_major. Raises ScheduleError for a fragment with two shapes or layouts, for
     one that is multiplied without being filled or loaded, and for a multiplication of different
     shapes.

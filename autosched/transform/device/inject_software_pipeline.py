@@ -68,16 +68,17 @@ _SHARED = ("shared", "shared.dyn")
 class InjectSoftwarePipeline(FunctionPass):
     """Apply the pragma `software_pipeline` to a serial loop that fills shared memory.
 
-    The value of the pragma is the number n of stages: the tiles get room for n iterations, and the
-    fill runs n - 1 iterations ahead. The tiles are the shared memory that the loop's body
-    allocates. The statements that store to them must come first in the body, and must share with
-    the others no other memory that one of them writes. One barrier per iteration suffices: it
-    follows every thread's last use of the tile that is filled next.
+    The value of the pragma is the number n of stages; in a loop of fewer iterations n is their
+    number. The tiles get room for n iterations, and the fill runs n - 1 iterations ahead. The tiles
+    are the shared memory that the loop's body allocates. The statements that store to them must
+    come first in the body, and must share with the others no other memory that one of them writes.
+    One barrier per iteration suffices: it follows every thread's last use of the tile that is
+    filled next.
 
     Products of a warpgroup (wgmma) stay in flight while the next iteration begins, if there are at
     least three stages and nothing else in the loop uses their sums. A tile is then refilled one
     iteration later, so the fill runs n - 2 iterations ahead. With one stage, or one iteration, only
-    the pragma is removed. Raises ScheduleError for any other loop.
+    the pragma is removed. Raises ScheduleError for a loop of another form.
     """
 
     name: ClassVar[str] = "InjectSoftwarePipeline"

@@ -104,7 +104,7 @@ def _launch(name: str, kernel: PrimFunc) -> Launch:
             f"launched, found {names}; merge them first"
         )
     for s in dynamic:
-        size: Expr = const(s.dtype.bytes * s.dtype.lanes)
+        size: Expr = const(s.dtype.value_bytes)
         for extent in s.extents:
             size = size * cast(int32, extent)
         found[DYNAMIC_SHARED] = size

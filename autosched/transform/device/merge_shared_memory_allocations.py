@@ -58,6 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar
 
 from autosched.errors import ScheduleError
@@ -96,7 +97,6 @@ from autosched.transform.device.shared_layout import (
     PLANNER,
     alignment_of,
     allocations,
-    bytes_of,
     elements_of,
     plan_layout,
     saves_bytes,
@@ -139,9 +139,9 @@ class MergeSharedMemoryAllocations(FunctionPass):
                 new = _merge(new, "shared", self, func.name)
                 if not _has_its_barriers(new, func.name):
                     raise ScheduleError(
-                        f"MergeSharedMemoryAllocations: {func.name}: barriers are missing for "
-                        "static memory that is one; run ThreadSync('shared', merged=True) before, "
-                        "and behind LowerThreadAllreduce, which allocates some"
+                        f"MergeSharedMemoryAllocations: {func.name}: barriers are missing between "
+                        "uses of merged static memory; run ThreadSync('shared', merged=True) "
+                        "before this pass and after LowerThreadAllreduce, which allocates some"
                     )
             elif static and saves_bytes(new, "shared"):
                 smaller = _merge(new, "shared", self, func.name)
@@ -182,24 +182,21 @@ def _merge(kernel: Stmt, scope: str, options: MergeSharedMemoryAllocations, func
             )
         step = alignment_of(elements[data], options.alignment)
         offsets[data] = _up(total, step)
-        size: Expr = const(bytes_of(s.dtype))
-        for extent in s.extents:
-            size = mul(size, extent)
-        total = add(offsets[data], size)
+        total = add(offsets[data], reduce(mul, s.extents, const(s.dtype.value_bytes)))
     if plan.symbolic:
         total = _up(total, unit_of(elements))
     memory = pointer(_NAMES[scope], _BYTE, scope)
     rewriter = _Rewriter({s.buffer_var for s in found}, offsets, memory, function)
-    allocate = (lambda body: Allocate(memory, _BYTE, (total,), TRUE, body)) if offsets else _as_is
-    return _below_threads(kernel, lambda body: allocate(rewriter.stmt(body)))
+
+    def merged(body: Stmt) -> Stmt:
+        body = rewriter.stmt(body)
+        return Allocate(memory, _BYTE, (total,), TRUE, body) if offsets else body
+
+    return _below_threads(kernel, merged)
 
 
 def _up(value: Expr, step: int) -> Expr:
     return mul(floordiv(add(value, step - 1), step), step)
-
-
-def _as_is(body: Stmt) -> Stmt:
-    return body
 
 
 def _below_threads(s: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
@@ -288,7 +285,7 @@ class _Rewriter:
 
     def _elements(self, data: Var, dtype: DType) -> Expr:
         """The start of `data` in `memory`, in elements of `dtype`."""
-        return floordiv(self.offsets[data], bytes_of(dtype))
+        return floordiv(self.offsets[data], dtype.value_bytes)
 
     def _view(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import lcm, prod
+from math import lcm
 
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, Var
 from autosched.tir.stmt import Allocate, BufferStore, Stmt
 from autosched.tir.walk import all_exprs, stmts
 from autosched.tir.warpgroup_matrix import TILE_ALIGNMENT, WGMMA_TILES
@@ -17,26 +17,20 @@ ALIGNMENT = 16
 PLANNER = "auto"
 
 
-def merged_bytes(
-    kernel: Stmt, scope: str, alignment: int = ALIGNMENT, planner: str = PLANNER
-) -> int:
+def merged_bytes(kernel: Stmt, scope: str) -> int:
     """The bytes of memory in `scope` that a kernel needs if its buffers share memory.
 
     Allocations without a constant size count as 0.
     """
-    return plan_layout(kernel, scope, alignment, planner).total
+    return plan_layout(kernel, scope, ALIGNMENT, PLANNER).total
 
 
 def saves_bytes(kernel: Stmt, scope: str) -> bool:
     """Whether sharing memory reduces the bytes that a kernel needs in `scope`."""
-    own = allocations(kernel, scope)
-    sizes = [e.value for s in own for e in s.extents if isinstance(e, IntImm)]
-    if len(own) < 2 or len(sizes) < sum(len(s.extents) for s in own):
+    sizes = [s.constant_bytes for s in allocations(kernel, scope)]
+    if len(sizes) < 2 or None in sizes:
         return False
-    apart = sum(
-        prod(e.value for e in s.extents if isinstance(e, IntImm)) * bytes_of(s.dtype) for s in own
-    )
-    return merged_bytes(kernel, scope) < apart
+    return merged_bytes(kernel, scope) < sum(filter(None, sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +57,10 @@ def plan_layout(kernel: Stmt, scope: str, alignment: int, planner: str) -> Layou
     sizes: dict[Var, int] = {}
     symbolic: dict[Var, Allocate] = {}
     for s in allocations(kernel, scope):
-        extents = [e.value for e in s.extents if isinstance(e, IntImm)]
-        if len(extents) < len(s.extents):
+        size = s.constant_bytes
+        if size is None:
             symbolic[s.buffer_var] = s
             continue
-        size = prod(extents) * bytes_of(s.dtype)
         sizes[s.buffer_var] = max(size, sizes.get(s.buffer_var, 0))
     elements = elements_of(kernel, scope)
     live = live_intervals(kernel, (*sizes, *symbolic))
@@ -96,11 +89,6 @@ def product_tiles(kernel: Stmt) -> set[Expr]:
     return {e.args[k] for e in products for k in WGMMA_TILES}
 
 
-def bytes_of(dtype: DType) -> int:
-    """The bytes of a value with all its lanes."""
-    return dtype.bytes * dtype.lanes
-
-
 def elements_of(kernel: Stmt, scope: str) -> dict[Var, set[DType]]:
     """The element types with which each allocation is accessed."""
     found: dict[Var, set[DType]] = {}
@@ -121,10 +109,10 @@ def elements_of(kernel: Stmt, scope: str) -> dict[Var, set[DType]]:
 
 def unit_of(elements: dict[Var, set[DType]]) -> int:
     """The least number of bytes that holds a whole number of elements of each type."""
-    return lcm(*(bytes_of(dtype) for kinds in elements.values() for dtype in kinds))
+    return lcm(*(dtype.value_bytes for kinds in elements.values() for dtype in kinds))
 
 
 def alignment_of(elements: set[DType], least: int) -> int:
     """A multiple of `least`, of each element size, and of the next power of two of each size."""
-    sizes = [bytes_of(dtype) for dtype in elements]
+    sizes = [dtype.value_bytes for dtype in elements]
     return lcm(least, *sizes, *(1 << (size - 1).bit_length() for size in sizes))

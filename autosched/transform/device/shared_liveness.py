@@ -1,10 +1,11 @@
 """Liveness of a kernel's shared memory: one interval of program places per pointer.
 
 Each statement that accesses one of the pointers is a place, and so are the beginning and the end of
-loops and conditions. Memory is in use during a whole loop unless all its accesses are inside the
-loop and each iteration surely makes the same ones: otherwise the loop may carry values. Memory
-accessed in one branch of a condition that threads may decide differently is in use during both
-branches, because other threads run the other branch at the same time.
+loops and conditions. Memory that is allocated outside of a loop is in use during the whole loop,
+unless all its accesses are inside the loop and each iteration surely makes the same ones: otherwise
+the loop may carry values. Memory accessed in one branch of a condition that threads may decide
+differently is in use during both branches, because other threads run the other branch at the same
+time.
 """
 
 from __future__ import annotations
@@ -197,8 +198,7 @@ class _Walk:
         self.seen.add((e, guards))
         match e:
             case BufferLoad():
-                own = e.indices if e.predicate is None else (*e.indices, e.predicate)
-                self._touch(e.buffer.data, (*own, *guards), written=False)
+                self._touch(e.buffer.data, (*e.children(), *guards), written=False)
             case Call(op="if_then_else"):
                 condition, yes, no = e.args
                 self._expr(condition, guards)

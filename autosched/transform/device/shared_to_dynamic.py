@@ -25,16 +25,15 @@ refused SharedToDynamic{static_bytes=128,limit=192}:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 from autosched.errors import ScheduleError
-from autosched.tir.expr import IntImm, Var, pointer
+from autosched.tir.expr import Var, pointer
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import Allocate, Stmt
-from autosched.tir.walk import map_children, stmts
+from autosched.tir.stmt import Stmt
+from autosched.tir.walk import map_children
 from autosched.transform.device.pointers import replace_pointers
-from autosched.transform.device.shared_layout import merged_bytes
+from autosched.transform.device.shared_layout import allocations, merged_bytes
 from autosched.transform.device.thread_sync import kernels
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -84,19 +83,13 @@ def dynamic_shared_bytes(kernel: Stmt) -> int:
 
 def static_shared_bytes(kernel: Stmt) -> int:
     """The total bytes of allocations in `shared`; those without a constant size count as 0."""
-    total = 0
-    for s in stmts(kernel):
-        if isinstance(s, Allocate) and s.buffer_var.scope == "shared":
-            sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
-            if len(sizes) == len(s.extents):
-                total += prod(sizes) * s.dtype.bytes * s.dtype.lanes
-    return total
+    return sum(s.constant_bytes or 0 for s in allocations(kernel, "shared"))
 
 
 def _dynamic(kernel: Stmt) -> dict[Var, Var]:
-    own = [s.buffer_var for s in stmts(kernel) if isinstance(s, Allocate)]
+    own = [s.buffer_var for s in allocations(kernel, "shared")]
     return {
         data: pointer(data.name, data.element, "shared.dyn")
         for data in own
-        if data.scope == "shared" and data.element is not None
+        if data.element is not None
     }

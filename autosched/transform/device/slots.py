@@ -226,7 +226,10 @@ def _bounds(e: Expr, analyzer: Analyzer) -> tuple[int, int]:
 
 
 def _plain(e: Expr) -> Expr:
-    """`e` as a floor remainder if it is a mask or a truncating remainder."""
+    """`e` with shifts, masks and truncating remainders as floor divisions and remainders.
+
+    A truncating remainder is equal for values that are not negative, which `_counts_up` checks.
+    """
     if isinstance(e, Mod):
         return FloorMod(e.a, e.b)
     found = as_division(e)

@@ -284,7 +284,7 @@ class _Splitter:
             if at < vector.dtype.lanes:
                 return self._lane(vector, at, loaded)
             at -= vector.dtype.lanes
-        raise CompileError(f"a shuffle of a lane that there is not: {e!r}")
+        raise CompileError(f"a shuffle names a lane that does not exist: {e!r}")
 
     # -- buffers ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""SwizzleShared: permute the rows of a tile in shared memory so that a column meets all banks.
+"""SwizzleShared: permute elements within the rows of a shared tile: columns then meet all banks.
 
 before:
     def main(A: Buffer((2048,), float16), B: Buffer((2048,), float16)):
@@ -126,7 +126,7 @@ class _Swizzler:
         if len(sizes) != 1 or len(s.extents) != 1 or sizes[0] % swizzle.period:
             raise ScheduleError(
                 f"SwizzleShared: {self.function}: {s.buffer_var.name} has {s.extents} elements, "
-                f"not a multiple of {swizzle.period}, which change places among themselves"
+                f"expected a multiple of {swizzle.period}, the number that is permuted together"
             )
 
     def expr(self, e: Expr) -> Expr:

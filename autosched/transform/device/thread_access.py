@@ -71,7 +71,7 @@ def in_parts(access: Access, other: Access) -> Access:
     The two access the same memory with different types. The place is None if the elements of one
     type are no whole number of the elements of the other.
     """
-    own, part = (a.dtype.bytes * a.dtype.lanes for a in (access, other))
+    own, part = (a.dtype.value_bytes for a in (access, other))
     size = gcd(own, part)
     if access.place is None or size == own:
         return access

@@ -120,8 +120,8 @@ class ThreadSync(FunctionPass):
     shared.dyn that are not in use at the same time count as one, because
     MergeSharedMemoryAllocations lets them share bytes. So do, with `merged`, those in `scope`; with
     `by_config` they do if that saves bytes and `tir.merge_static_smem` is not off. Raises
-    ScheduleError if a barrier is needed at a place that not all threads reach, or would not help
-    (`update_races.py`); for scope shared, global memory is checked for that, too.
+    ScheduleError if a barrier is needed at a place that not all threads reach, and for races that
+    no barrier can prevent (`update_races.py`), with scope shared in global memory, too.
     """
 
     name: ClassVar[str] = "ThreadSync"

@@ -23,9 +23,10 @@ class VerifyGPUCode(FunctionPass):
     """Raise ScheduleError if a kernel exceeds a limit; the function is returned unchanged.
 
     A kernel is an outermost thread attribute. Limits are in bytes, threads or counts; None means no
-    limit. `max_merged_shared_memory_per_block` applies to shared memory that is too large with
-    buffers side by side, after merging as by SharedToDynamic and MergeSharedMemoryAllocations. With
-    it, memory without a constant size is also refused, because code generation cannot allocate it.
+    limit. `max_merged_shared_memory_per_block` is the limit of shared memory after merging as by
+    SharedToDynamic and MergeSharedMemoryAllocations, which is tried where buffers side by side are
+    too large. With it, local and shared memory without a constant size is also refused, because
+    code generation cannot allocate it.
     The message names the limit, the value found and the value allowed:
 
     before:
@@ -154,9 +155,9 @@ class _Verifier:
     def _allocation(self, s: Allocate) -> None:
         rank = s.buffer_var.scope.partition(".")[0]
         if rank in self._memory:
-            sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
-            if len(sizes) == len(s.extents):
-                self._memory[rank] += prod(sizes) * s.dtype.bytes * s.dtype.lanes
+            size = s.constant_bytes
+            if size is not None:
+                self._memory[rank] += size
             elif self._limits.max_merged_shared_memory_per_block is not None:
                 self._fail(
                     f"the size of {s.buffer_var.name} must be a constant, found "
@@ -178,7 +179,7 @@ class _Verifier:
 
     def _vector(self, dtype: DType, what: str) -> None:
         if dtype.lanes > 1:
-            found = dtype.lanes * dtype.bytes
+            found = dtype.value_bytes
             self._at_most(found, self._limits.max_vector_bytes, f"bytes in the vector {what}")
 
     def _indices(self, indices: tuple[Expr, ...], buffer: str) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from autosched.tir.conversion import full_like
 from autosched.tir.expr import Call, Expr, StringImm
 from autosched.tir.intrin import BINARY_MATH, UNARY_MATH
-from autosched.tir.op import broadcast, call, const, div, ge, mul, select, sub
+from autosched.tir.op import call, div, ge, mul, select, sub
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -28,10 +29,6 @@ def tables_for(kind: str, triple: str = "") -> tuple[Table, ...]:
     kinds = (kind, f"{kind}.aarch64") if "aarch64" in triple else (kind,)
     names = [f"{k}.{what}" for k in (*kinds, "default") for what in ("lower", "legalize")]
     return tuple(TABLES[name] for name in names if name in TABLES)
-
-
-def _like(e: Expr, value: float) -> Expr:
-    return broadcast(const(value, e.dtype.element), e.dtype.lanes)
 
 
 # -- calls of functions ----------------------------------------------------------------------------
@@ -95,17 +92,17 @@ def _active_mask(e: Call) -> Expr:
 
 def _rsqrt(e: Call) -> Expr:
     (x,) = e.args
-    return div(_like(x, 1), call("sqrt", x))
+    return div(full_like(x, 1), call("sqrt", x))
 
 
 def _sigmoid(e: Call) -> Expr:
     (x,) = e.args
-    return div(_like(x, 1), _like(x, 1) + call("exp", sub(_like(x, 0), x)))
+    return div(full_like(x, 1), full_like(x, 1) + call("exp", sub(full_like(x, 0), x)))
 
 
 def _exp10(e: Call) -> Expr:
     (x,) = e.args
-    return call("exp", mul(x, _like(x, math.log(10))))
+    return call("exp", mul(x, full_like(x, math.log(10))))
 
 
 def _tan(e: Call) -> Expr:
@@ -116,10 +113,10 @@ def _tan(e: Call) -> Expr:
 def _tanh(e: Call) -> Expr:
     """Tanh through the exponential of a non-positive number, which cannot overflow."""
     (x,) = e.args
-    one = _like(x, 1)
-    down, up = call("exp", mul(x, _like(x, -2))), call("exp", mul(x, _like(x, 2)))
+    one = full_like(x, 1)
+    down, up = call("exp", mul(x, full_like(x, -2))), call("exp", mul(x, full_like(x, 2)))
     positive, negative = div(sub(one, down), one + down), div(sub(up, one), up + one)
-    return select(ge(x, _like(x, 0)), positive, negative)
+    return select(ge(x, full_like(x, 0)), positive, negative)
 
 
 def _float_only(rule: Rule) -> Rule:

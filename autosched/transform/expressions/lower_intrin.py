@@ -39,7 +39,6 @@ from typing import ClassVar
 
 from autosched.errors import CompileError
 from autosched.tir.constants import whole_number
-from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
     NE,
@@ -207,10 +206,10 @@ class _Lower:
         dtype = e.dtype
         divisor = whole_number(b)
         if divisor == 0:
-            return _like(dtype, 0)
+            return const(0, dtype)
         shift = _power_of_two(divisor)
         if shift is not None:
-            return a if shift == 0 else call("shift_right", a, _like(dtype, shift))
+            return a if shift == 0 else call("shift_right", a, const(shift, dtype))
         if self._bounds(e.b)[0] < 0:
             return _floordiv_any_sign(a, b)
         if self._bounds(e.a)[0] >= 0 or self._bounds(e)[0] >= 0:
@@ -218,12 +217,12 @@ class _Lower:
         steps = self._steps_to_positive(e.a, divisor)
         if steps is not None:
             assert divisor is not None
-            raised = add(a, _like(dtype, steps * divisor))
-            return sub(truncdiv(raised, b), _like(dtype, steps))
+            raised = add(a, const(steps * divisor, dtype))
+            return sub(truncdiv(raised, b), const(steps, dtype))
         quotient, rest = truncdiv(a, b), truncmod(a, b)
         if dtype.bits >= 32:
-            return add(quotient, call("shift_right", rest, _like(dtype, dtype.bits - 1)))
-        return select(ge(rest, _like(dtype, 0)), quotient, sub(quotient, _like(dtype, 1)))
+            return add(quotient, call("shift_right", rest, const(dtype.bits - 1, dtype)))
+        return select(ge(rest, const(0, dtype)), quotient, sub(quotient, const(1, dtype)))
 
     def _floormod(self, e: Expr) -> Expr:
         assert isinstance(e, FloorMod)
@@ -233,10 +232,10 @@ class _Lower:
         dtype = e.dtype
         divisor = whole_number(b)
         if divisor == 0:
-            return _like(dtype, 0)
+            return const(0, dtype)
         shift = _power_of_two(divisor)
         if shift is not None:
-            return call("bitwise_and", a, _like(dtype, (1 << shift) - 1))
+            return call("bitwise_and", a, const((1 << shift) - 1, dtype))
         if self._bounds(e.b)[0] < 0:
             return _floormod_any_sign(a, b)
         if self._bounds(e.a)[0] >= 0:
@@ -244,12 +243,12 @@ class _Lower:
         steps = self._steps_to_positive(e.a, divisor)
         if steps is not None:
             assert divisor is not None
-            return truncmod(add(a, _like(dtype, steps * divisor)), b)
+            return truncmod(add(a, const(steps * divisor, dtype)), b)
         rest = truncmod(a, b)
         if dtype.bits >= 32:
-            sign = call("shift_right", rest, _like(dtype, dtype.bits - 1))
+            sign = call("shift_right", rest, const(dtype.bits - 1, dtype))
             return add(rest, call("bitwise_and", b, sign))
-        return select(ge(rest, _like(dtype, 0)), rest, add(rest, b))
+        return select(ge(rest, const(0, dtype)), rest, add(rest, b))
 
     def _steps_to_positive(self, a: Expr, divisor: int | None) -> int | None:
         """The number of divisors to add to make `a` non-negative; None if that may overflow."""
@@ -316,13 +315,9 @@ def _power_of_two(value: int | None) -> int | None:
     return value.bit_length() - 1
 
 
-def _like(dtype: DType, value: int) -> Expr:
-    return broadcast(const(value, dtype.element), dtype.lanes)
-
-
 def _rounds_down(rest: Expr, b: Expr) -> Expr:
     """True if the remainder `rest` of the truncating division is zero or has the sign of `b`."""
-    zero = _like(b.dtype, 0)
+    zero = const(0, b.dtype)
     return or_(
         and_(ge(b, zero), ge(rest, zero)),
         and_(lt(b, zero), le(rest, zero)),
@@ -331,7 +326,7 @@ def _rounds_down(rest: Expr, b: Expr) -> Expr:
 
 def _floordiv_any_sign(a: Expr, b: Expr) -> Expr:
     quotient, rest = truncdiv(a, b), truncmod(a, b)
-    return select(_rounds_down(rest, b), quotient, sub(quotient, _like(b.dtype, 1)))
+    return select(_rounds_down(rest, b), quotient, sub(quotient, const(1, b.dtype)))
 
 
 def _floormod_any_sign(a: Expr, b: Expr) -> Expr:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Range, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, ge, lt, mul, sub
+from autosched.tir.op import add, const, ge, lt, mul, sub
 from autosched.tir.stmt import Allocate, BufferRealize
 
 
@@ -38,14 +39,15 @@ class MemoryBounds:
         self._regions: dict[Buffer, tuple[Range, ...]] = {}
         for buffer in func.buffer_map.values():
             if _is_compact(buffer):
-                self._memory[buffer.data] = _Memory(buffer.dtype, _product(buffer.shape))
+                size = reduce(mul, buffer.shape, const(1))
+                self._memory[buffer.data] = _Memory(buffer.dtype, size)
 
     def add(self, storage: Allocate | BufferRealize) -> None:
         """Add the memory that is allocated or realized inside of this statement."""
         if isinstance(storage, BufferRealize):
             self._regions[storage.buffer] = storage.bounds
         else:
-            size = _product(storage.extents)
+            size = reduce(mul, storage.extents, const(1))
             self._memory[storage.buffer_var] = _Memory(storage.dtype, size)
 
     def contains(self, load: BufferLoad) -> bool:
@@ -62,7 +64,7 @@ class MemoryBounds:
         memory = self._memory.get(buffer.data)
         if memory is None or not _is_compact(buffer) or len(buffer.shape) != len(load.indices):
             return False
-        if _stored_bytes(buffer.dtype) != _stored_bytes(memory.dtype):
+        if buffer.dtype.value_bytes != memory.dtype.value_bytes:
             return False
         *outer, last = load.indices
         ends = _ends(last)
@@ -98,19 +100,8 @@ def _flat(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
     return total
 
 
-def _product(extents: Sequence[Expr]) -> Expr:
-    size: Expr = IntImm(1)
-    for extent in extents:
-        size = mul(size, extent)
-    return size
-
-
 def _is_compact(buffer: Buffer) -> bool:
     """Whether the elements are contiguous from the start of the memory."""
     offset = buffer.elem_offset
     begins = offset is None or (isinstance(offset, IntImm) and offset.value == 0)
     return begins and not buffer.strides
-
-
-def _stored_bytes(dtype: DType) -> int:
-    return dtype.bytes * dtype.lanes

@@ -9,7 +9,8 @@ after:
         for i in range(64):
             A[i * 8] = B[i]
 
-A loop variable is narrowed if every index expression that contains it provably fits.
+A loop variable is narrowed if every int64 expression that contains it provably fits. Constants and
+casts in an index are narrowed if the index fits and its variables are narrowed.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ class _Narrow:
         return BufferLoad(load.buffer, indices, predicate)
 
     def index(self, e: Expr) -> Expr:
-        """`e` in the narrow type, as far as it fits."""
+        """`e` in the narrow type, if `e` and the expressions around it fit; else as by `value`."""
         done = self.indices.get(e)
         if done is None:
             done = self.indices[e] = self._index(e)

@@ -70,7 +70,7 @@ class ConfigKey:
     options: Mapping[str, ConfigKey] = field(default_factory=dict)
 
     def require(self, where: str, what: str, value: Any) -> None:
-        """Raise ConfigError, starting with `where`, unless `value` is valid for `what`."""
+        """Raise ConfigError, starting with `where`, unless `value` is valid; `what` names it."""
         kind = type(value)
         if kind is not self.type:
             raise ConfigError(f"{where}: {what} must be a {self.type.__name__}, found {value!r}")
@@ -131,7 +131,7 @@ def check_config(
     where: str = "PassContext",
     keys: Collection[str] = CONFIG_KEYS.keys(),
 ) -> None:
-    """Raise ConfigError, starting with `where`, unless keys are in `keys` and values valid."""
+    """Raise ConfigError, starting with `where`, unless all keys are in `keys` and values valid."""
     if not isinstance(config, Mapping):
         raise ConfigError(f"{where}: config: expected values by their keys, {found(config)}")
     for key, value in config.items():

@@ -38,18 +38,6 @@ class BaseInstrument:
 
 
 @dataclass
-class PrintBefore(BaseInstrument):
-    """Writes the program before each named pass (before all passes if `names` is empty)."""
-
-    names: tuple[str, ...] = ()
-    write: Callable[[str], object] = print
-
-    def run_before_pass(self, program: Program, info: PassInfo) -> None:
-        if info.name in self.names or not (self.names or info.is_sequence):
-            self.write(f"# before {info.name}\n{program_text(program)}")
-
-
-@dataclass
 class PrintAfter(BaseInstrument):
     """Writes the program after each named pass (after all passes if `names` is empty).
 
@@ -180,7 +168,10 @@ def _percent(part: float, whole: float) -> str:
 
 @dataclass
 class Verify(BaseInstrument):
-    """Calls `check(function)` on each function that a pass changed; an error names the pass."""
+    """Calls `check(function)` on each function that was not in the result of the pass before.
+
+    An error names the pass.
+    """
 
     check: Callable[[PrimFunc], object]
     _checked: tuple[PrimFunc, ...] = field(default=(), init=False, repr=False, compare=False)

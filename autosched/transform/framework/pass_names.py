@@ -95,7 +95,7 @@ OWN_PASSES = frozenset(
         "VerifyVTCMLimit",
     )
 )
-"""The passes of `transform/pipeline.py`, and the step that makes a function, seen as a pass."""
+"""The passes of `transform/pipeline.py`, and ScheduleOps, which instruments see as a pass."""
 
 
 class Named:

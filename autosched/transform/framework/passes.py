@@ -44,8 +44,15 @@ _LEAST = {"vector_bytes": 1, "warp_size": 1, "cache_line": 1, "alignment": 1, "t
 
 
 @dataclass(frozen=True)
-class _OwnOptions(Named):
-    """Raises ConfigError for options whose type differs from their annotation."""
+class _SinglePass(Named):
+    """What all passes that are not sequences share.
+
+    Raises ConfigError for options whose type differs from their annotation.
+    """
+
+    name: ClassVar[str]
+    opt_level: ClassVar[int] = 0
+    required: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -59,23 +66,19 @@ class _OwnOptions(Named):
             elif kind == "str":
                 instance(what, value, str)
 
-
-@dataclass(frozen=True)
-class FunctionPass(_OwnOptions):
-    """A pass over single functions; `apply` returns its argument if nothing changes."""
-
-    name: ClassVar[str]
-    opt_level: ClassVar[int] = 0
-    required: ClassVar[tuple[str, ...]] = ()
-
-    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc | None:
-        """Transform `func`; None removes it from its module."""
-        raise TypeError(f"{type(self).__name__} must define apply")
-
     @property
     def info(self) -> PassInfo:
         """The description of the pass for contexts and instruments."""
         return PassInfo(self.name, self.opt_level, self.required)
+
+
+@dataclass(frozen=True)
+class FunctionPass(_SinglePass):
+    """A pass over single functions; `apply` returns its argument if nothing changes."""
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc | None:
+        """Transform `func`; None removes it from its module."""
+        raise TypeError(f"{type(self).__name__} must define apply")
 
     def __call__(self, program: ProgramT) -> ProgramT:
         """Transform `program` under the current context, even if that disables the pass."""
@@ -121,21 +124,12 @@ def _apply_to_module(
 
 
 @dataclass(frozen=True)
-class ModulePass(_OwnOptions):
+class ModulePass(_SinglePass):
     """A pass over whole modules; `apply_module` returns its argument if nothing changes."""
-
-    name: ClassVar[str]
-    opt_level: ClassVar[int] = 0
-    required: ClassVar[tuple[str, ...]] = ()
 
     def apply_module(self, module: IRModule, ctx: PassContext) -> IRModule:
         """The transformed module; `module` itself if nothing changes."""
         raise TypeError(f"{type(self).__name__} must define apply_module")
-
-    @property
-    def info(self) -> PassInfo:
-        """The description of the pass for contexts and instruments."""
-        return PassInfo(self.name, self.opt_level, self.required)
 
     def __call__(self, program: ProgramT) -> ProgramT:
         """Transform a module; a single function is wrapped in a module that holds only it."""

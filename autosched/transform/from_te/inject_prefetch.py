@@ -77,12 +77,14 @@ class _Inject:
         return map_children(s, self.stmt)
 
     def _prefetch(self, buffer: Buffer, offset: Expr, body: Stmt) -> Prefetch | None:
-        """A Prefetch of the region that `body` accesses `offset` iterations ahead.
+        """A Prefetch of the region of `buffer` that `body` accesses `offset` iterations ahead.
 
         None if that region is unbounded.
         """
         if not self.loops:
-            raise ScheduleError(f"InjectPrefetch: the prefetch of {buffer.name} is in no loop")
+            raise ScheduleError(
+                f"InjectPrefetch: the prefetch of {buffer.name} is not inside a loop"
+            )
         loop = self.loops[-1]
         if any(isinstance(s, BufferRealize) and s.buffer is buffer for s in stmts(body)):
             raise ScheduleError(

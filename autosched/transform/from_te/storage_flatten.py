@@ -88,10 +88,6 @@ class _Layout:
         return IntImm(0) if total is None else total
 
 
-def _compact_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    return _aligned_strides(shape, {})
-
-
 def _aligned_strides(
     shape: tuple[Expr, ...], align: dict[int, tuple[int, int]]
 ) -> tuple[Expr, ...]:
@@ -160,7 +156,7 @@ class _Flatten:
         is_flat = len(buffer.shape) == 1 and not buffer.strides and buffer.elem_offset is None
         if is_flat and data is buffer.data and not buffer.dtype.is_bool:
             return _Layout(buffer, (IntImm(0),), (IntImm(1),), None)
-        strides = tuple(map(self.expr, buffer.strides or _compact_strides(buffer.shape)))
+        strides = tuple(map(self.expr, buffer.strides or _aligned_strides(buffer.shape, {})))
         start = None if buffer.elem_offset is None else self.expr(buffer.elem_offset)
         flat = Buffer(
             data,

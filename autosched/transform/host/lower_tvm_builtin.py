@@ -167,7 +167,7 @@ class _Lower:
             return map_children(s, self.stmt, self.expr)
         uint64 = DType("uint64")
         device_type, device_id = self._known_device(f"the allocation of {data.name}")
-        size: Expr = const(s.dtype.bytes * s.dtype.lanes, uint64)
+        size: Expr = const(s.dtype.value_bytes, uint64)
         for extent in s.extents:
             size = size * cast(uint64, self.expr(extent))
         code, bits, _ = type_fields(s.dtype)
@@ -178,12 +178,9 @@ class _Lower:
 
     def _stays(self, s: Allocate) -> bool:
         """Whether the allocation is small and in CPU memory."""
-        sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
-        if s.buffer_var.scope != "global" or len(sizes) < len(s.extents):
+        size = s.constant_bytes
+        if s.buffer_var.scope != "global" or size is None:
             return False
-        size = s.dtype.bytes * s.dtype.lanes
-        for n in sizes:
-            size *= n
         return self._is_cpu() and 0 < size < MOST_ON_STACK
 
     def _is_cpu(self) -> bool:

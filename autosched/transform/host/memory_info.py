@@ -18,14 +18,13 @@ from autosched.tir.expr import Expr
 class MemoryInfo:
     """The memory behind a storage scope.
 
-    It is addressed in units of `unit_bits`. One allocation holds at most `max_num_bits`. At most
-    `max_simd_bits` move at once (0: not known; for code generators). `head_address` creates the
-    expression of a pointer to the start of the memory; without it the host cannot point into it.
+    It is addressed in units of `unit_bits`. One allocation holds at most `max_num_bits`.
+    `head_address` creates the expression of a pointer to the start of the memory; without it the
+    host cannot point into it.
     """
 
     unit_bits: int
     max_num_bits: int
-    max_simd_bits: int = 0
     head_address: Callable[[], Expr] | None = None
 
     def __post_init__(self) -> None:
@@ -47,8 +46,8 @@ def register_memory(scope: str, info: MemoryInfo) -> None:
     """
     if not is_special(scope):
         raise ConfigError(
-            f"register_memory: {scope!r} is a scope of its own meaning; expected one with a tag, "
-            "such as 'global.scratch'"
+            f"register_memory: {scope!r} is a built-in scope; expected one with a tag, such as "
+            "'global.scratch'"
         )
     _known[scope] = info
 

@@ -174,7 +174,7 @@ class Arguments:
 
     def _offset(self, where: str, param: Var, buffer: Buffer) -> None:
         found = struct_get(param, 0, Field.BYTE_OFFSET)
-        size = buffer.dtype.bytes * buffer.dtype.lanes
+        size = buffer.dtype.value_bytes
         offset = buffer.elem_offset
         if offset is None or isinstance(offset, IntImm):
             number = 0 if offset is None else offset.value * size

@@ -109,7 +109,7 @@ class Frame:
         self.array += 1
         self._arrays = max(self._arrays, self.array)
         code, bits, lanes = type_fields(probe.dtype)
-        size = const(probe.dtype.bytes * probe.dtype.lanes, _UINT64)
+        size = const(probe.dtype.value_bytes, _UINT64)
         fields = {
             Field.DATA: data,
             Field.SHAPE: shape,

@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from autosched.errors import ScheduleError
-from autosched.tir.expr import IntImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, Stmt
 from autosched.tir.walk import child_stmts
@@ -49,7 +48,7 @@ class VerifyVTCMLimit(FunctionPass):
     The capacity is the option `vtcm-capacity` (bytes) of a hexagon target, else `tir.vtcm_capacity`
     of the context; 0 means no limit. A function without a target gets `default_target`; if that is
     empty, it is not checked. Allocations without a constant size are not counted. Raises
-    ScheduleError.
+    ScheduleError if the peak is larger than the capacity.
     """
 
     name: ClassVar[str] = "VerifyVTCMLimit"
@@ -77,7 +76,4 @@ def peak_bytes(s: Stmt) -> int:
     inside = max(map(peak_bytes, child_stmts(s)), default=0)
     if not isinstance(s, Allocate) or s.buffer_var.scope != SCOPE:
         return inside
-    size = s.dtype.bytes * s.dtype.lanes
-    for extent in s.extents:
-        size *= extent.value if isinstance(extent, IntImm) else 0
-    return inside + size
+    return inside + (s.constant_bytes or 0)

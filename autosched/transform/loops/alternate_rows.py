@@ -1,4 +1,4 @@
-"""AlternateRows: every other row of an unrolled outer product is summed in reverse order.
+"""AlternateRows: every other row of an unrolled outer product's sums runs backwards.
 
 before:
     def main(A: Buffer((4,), float32), B: Buffer((4,), float32), C: Buffer((16,), float32)):

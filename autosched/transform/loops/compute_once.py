@@ -48,7 +48,7 @@ _BROADCAST = bits_of(Broadcast)
 
 @dataclass(frozen=True)
 class ComputeOnce(FunctionPass):
-    """Binds floats that a loop leaves unchanged and broadcasts to variables before the loop.
+    """Binds a variable before a loop to each float that the loop broadcasts and does not change.
 
     The floats are values computed from memory and single elements that vectors are divided by. They
     depend neither on the loop nor on a condition. The loop runs at least once and writes nothing

@@ -37,9 +37,10 @@ from itertools import chain
 from typing import ClassVar
 
 from autosched.nest.core import core_of
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.constants import is_zero
+from autosched.tir.expr import Expr, IntImm, Ramp, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.kinds import loads_in
+from autosched.tir.kinds import direct_loads
 from autosched.tir.linear import linear
 from autosched.tir.op import const, mul
 from autosched.tir.stmt import BufferStore, For, ForKind, LetStmt, Prefetch, SeqStmt, Stmt, seq
@@ -91,7 +92,7 @@ class _Delays:
 
     def _together(self, s: For) -> int:
         """The number of iterations to merge into one; 1 for a loop that the pass leaves alone."""
-        if s.kind is not ForKind.SERIAL or s.annotations or not _is_zero(s.min):
+        if s.kind is not ForKind.SERIAL or s.annotations or not is_zero(s.min):
             return 1
         stores = _stores(s.body)
         if not isinstance(s.extent, IntImm) or not stores or not _can_wait(stores):
@@ -105,7 +106,7 @@ class _Delays:
     def _width(self, store: BufferStore) -> int:
         """The number of registers that the stored value takes."""
         dtype = store.value.dtype
-        return -(-dtype.lanes * dtype.bytes // self.vector_bytes)
+        return -(-dtype.value_bytes // self.vector_bytes)
 
     def _runs(self, parts: Sequence[Stmt]) -> Iterator[Stmt]:
         """The statements, with adjacent stores delayed."""
@@ -124,10 +125,6 @@ class _Delays:
         yield from _delayed(run)
 
 
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
-
-
 def _stores(s: Stmt) -> list[BufferStore]:
     """The stores in a loop's body; none if it has anything but stores and prefetches."""
     parts = s.stmts if isinstance(s, SeqStmt) else (s,)
@@ -137,12 +134,15 @@ def _stores(s: Stmt) -> list[BufferStore]:
 
 
 def _can_wait(stores: Sequence[BufferStore]) -> bool:
-    """Whether all are vectors from non-local memory, stored to memory that none reads."""
+    """Whether each stores a vector to non-local memory that none of them reads.
+
+    Each value must be computed from non-local memory, without side effects.
+    """
     stored = {store.buffer.data for store in stores}
     for store in stores:
         if store.value.dtype.lanes == 1 or store.buffer.scope == "local":
             return False
-        loads = list(_loads(store))
+        loads = list(direct_loads(store))
         if has_side_effect(store.value) or any(load.buffer.data in stored for load in loads):
             return False
         if all(load.buffer.scope == "local" for load in loads):
@@ -152,18 +152,12 @@ def _can_wait(stores: Sequence[BufferStore]) -> bool:
 
 def _moves_evenly(stores: Sequence[BufferStore], var: Var) -> bool:
     """Whether all indices are linear in the loop variable, so that copies compute no more."""
-    places = [*(s.indices for s in stores), *(e.indices for s in stores for e in _loads(s))]
+    places = [*(s.indices for s in stores), *(e.indices for s in stores for e in direct_loads(s))]
     for index in chain.from_iterable(places):
         _, terms = linear(index.base if isinstance(index, Ramp) else index)
         if any(e is not var and var in free_vars(e) for e in terms):
             return False
     return True
-
-
-def _loads(store: BufferStore) -> Iterator[BufferLoad]:
-    for e in (store.value, *store.indices, store.predicate):
-        if e is not None:
-            yield from loads_in(e)
 
 
 def _in_groups(s: For, together: int) -> Stmt:

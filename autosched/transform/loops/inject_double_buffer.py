@@ -83,8 +83,8 @@ class InjectDoubleBuffer(FunctionPass):
                 B[56 + j_6] = b[7 - j_6 + 8]
 
     The loop is the innermost one around the allocation, which moves out of it. Raises ScheduleError
-    if no serial loop encloses the allocation (a loop of a single iteration does not count), if its
-    size depends on the loop, or if it is filled from values that the same iteration computes.
+    if no serial loop encloses the allocation (ScheduleOps makes no loop of a single iteration), if
+    its size depends on the loop, or if it is filled from values that the same iteration computes.
 
     `split_loop`, or the configuration `"tir.InjectDoubleBuffer": {"split_loop": 2}`, is an even
     number by which the loop is unrolled, so that the half in use is a constant. The remaining

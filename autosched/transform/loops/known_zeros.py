@@ -99,7 +99,7 @@ def zero_unless(e: Expr, patterns: Mapping[Var, Sequence[Pattern]]) -> Iterator[
         case Cast(inner):
             yield from zero_unless(inner, patterns)
         case Select(condition, value, other) | Call("if_then_else", (condition, value, other)):
-            if is_zero(other):
+            if isinstance(other, IntImm | FloatImm) and other.value == 0:
                 yield from residues(condition)
                 yield from zero_unless(value, patterns)
         case BufferLoad(buffer, indices, None):
@@ -152,11 +152,6 @@ def stored_residues(store: BufferStore) -> list[tuple[Residue, Pattern | None]]:
     return [
         (residue, pattern_at(residue, store.indices)) for residue in zero_unless(store.value, {})
     ]
-
-
-def is_zero(e: Expr) -> bool:
-    """Whether `e` is the constant 0."""
-    return isinstance(e, IntImm | FloatImm) and e.value == 0
 
 
 def pattern_at(residue: Residue, indices: Sequence[Expr]) -> Pattern | None:

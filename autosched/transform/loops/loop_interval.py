@@ -205,7 +205,7 @@ class LoopConditions:
         return low, high
 
     def deciding_interval(self, low: int, high: int) -> tuple[int, int] | None:
-        """An interval inside [low, high) at whose ends one condition changes; None without any.
+        """A proper part of [low, high) at whose ends one condition changes; None without any.
 
         The condition holds throughout (a negated one fails) inside, or fails (a negated one holds)
         outside.

@@ -73,15 +73,15 @@ class LoopPartition(FunctionPass):
 
     A loop whose extent is not constant, or that has the pragma loop_partition_hint, becomes up to
     three loops: before, inside and after the interval where the conditions that depend on it hold.
-    `partition_const_loops` does so for all loops. A parallel loop without the pragma is not cut; if
-    only its last iteration has conditions, that iteration gets a body of its own. Where the
-    interval depends on outer variables, the loop gets a second version without the conditions,
-    which runs when they hold throughout. If conditions of statements fail for one value of a digit
-    of an outer variable alone (`f % 4`), the version with the conditions has that constant. Each
-    piece is treated as a loop of its own: where no iteration satisfies all conditions, it is cut
-    where the first condition begins to hold or is sure to fail. Conditions are comparisons,
-    equalities and their negations. Those that choose between values (in Select and if_then_else)
-    count like those of statements, and under the pragma no likely() is needed.
+    `partition_const_loops` does so for all loops. A parallel loop of constant extent without the
+    pragma is not cut; if only its last iteration has conditions, that iteration gets a body of its
+    own. Where the interval depends on outer variables, the loop gets a second version without the
+    conditions, which runs when they hold throughout. If conditions of statements fail for one value
+    of a digit of an outer variable alone (`f % 4`), the version with the conditions has that
+    constant. Each piece is treated as a loop of its own: where no iteration satisfies all
+    conditions, it is cut where the first condition begins to hold or is sure to fail. Conditions
+    are comparisons, equalities and their negations. Those that choose between values (in Select and
+    if_then_else) count like those of statements, and under the pragma no likely() is needed.
 
     before:
         def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):

@@ -95,8 +95,8 @@ class PrefetchRows(FunctionPass):
     """Prefetches the next row of what a loop over rows reads, in its last loop over a row.
 
     Each buffer consists of such rows, one behind the other. It is read before the last loop and is
-    not written. The last loop, which is over vectors, reads no other buffer of the row's length for
-    the first time.
+    not written. The last loop, which is over vectors, loads elements of a row only from buffers
+    that the iteration has accessed before.
     """
 
     name: ClassVar[str] = "PrefetchRows"

@@ -221,7 +221,7 @@ def _accumulates(store: BufferStore) -> bool:
 
 
 def _matched(start: _Start, loops: Sequence[For], store: BufferStore) -> dict[Var, Var] | None:
-    """The loop variable of `store` for each one of the initialisation.
+    """Maps the loop variables of the initialisation to those of `loops`, which are around `store`.
 
     None unless both nests store the same elements in the same order, each once.
     """

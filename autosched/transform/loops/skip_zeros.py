@@ -390,7 +390,7 @@ def _where_all_hold(store: BufferStore, residues: Iterable[Residue]) -> BufferSt
     )
 
 
-# -- stores that nothing reads any more ---------------------------------------------------------
+# -- stores that nothing reads any more ------------------------------------------------------------
 
 
 def _sparse(s: Stmt, unread: Collection[Known]) -> Stmt:

@@ -163,7 +163,7 @@ class _Unroller:
         """Whether `buffer` is local memory of at most `local_bytes`, which may become registers."""
         if buffer.scope not in ("local", "warp"):
             return False
-        size = buffer.dtype.bytes * buffer.dtype.lanes
+        size = buffer.dtype.value_bytes
         for extent in buffer.shape:
             size *= extent.value if isinstance(extent, IntImm) else 0
         limit = self._options.local_bytes

@@ -14,7 +14,6 @@ from autosched.tir.expr import (
     Cast,
     Expr,
     FloatImm,
-    IntImm,
     Let,
     Select,
     Shuffle,
@@ -54,7 +53,7 @@ class Conversions:
         """Convert a small value to the wide type."""
         if not self.explicit:
             return cast(self.type(value.dtype), value)
-        return widen(value, self.wide, self.nan_safe)
+        return widen(value, self.wide)
 
     def down(self, value: Expr, dtype: DType) -> Expr:
         """Round a value of any type once to the small type `dtype`."""
@@ -87,7 +86,7 @@ def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> se
         for s in stmts(func.body)
         if isinstance(s, Allocate)
         and is_small(s.dtype)
-        and all(isinstance(e, IntImm) for e in s.extents)
+        and s.constant_bytes is not None
         and (not scopes or s.buffer_var.scope in scopes)
     }
     for e in all_exprs(func.body) if found else ():

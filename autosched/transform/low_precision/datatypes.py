@@ -5,8 +5,9 @@
     A = te.placeholder((n,), "custom[fixed]16", name="A")
 
 A lowering gets the type of the result (for a custom type, the type of its bits) and the operands. A
-custom operand comes as its bits, a uint of the type's size; a constant comes as a Python float.
-Operands may be vectors. The lowering returns an expression. The names of operations:
+custom operand comes as its bits, a uint of the type's size, and an operand of a built-in type as it
+is; a constant comes as a Python float. Operands may be vectors. The lowering returns an expression.
+The names of operations:
 
     Cast.fixed.float    cast from a float type to the custom type; Cast.float.fixed casts back; a
                         built-in type is given by its class: float (of any size), int, uint, bool
@@ -55,7 +56,7 @@ def register_type(name: str, code: int) -> None:
 def register_lowering(
     operation: str, lowering: Lowering, targets: Sequence[str] = tuple(DEVICE_TYPES)
 ) -> None:
-    """Register the lowering of `operation`, such as Add.fixed, for some kinds of target.
+    """Register the lowering of `operation`, such as Add.fixed, for the kinds of target `targets`.
 
     The default is all kinds. An earlier lowering is replaced. Raises ConfigError if the operation
     names no registered type.

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
-from autosched.tir.conversion import broadcast, cast, const
+from autosched.tir.conversion import cast, const, full_like
 from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import Call, Expr
 from autosched.tir.op import (
@@ -79,30 +79,26 @@ def _wide(e: Expr) -> Expr:
     return cast(DType("int64").with_lanes(e.dtype.lanes), _signed(e))
 
 
-def _like(e: Expr, value: float) -> Expr:
-    return broadcast(const(value, e.dtype.element), e.dtype.lanes)
-
-
 def _from_float(dtype: DType, value: Expr) -> Expr:
     # In float64 every number of steps of a 32-bit type is exact.
     exact = cast(DType("float64").with_lanes(dtype.lanes), value)
-    steps = call("nearbyint", mul(exact, _like(exact, 2.0 ** _step(dtype))))
+    steps = call("nearbyint", mul(exact, full_like(exact, 2.0 ** _step(dtype))))
     return _stored(dtype, cast(DType(f"int{dtype.bits}").with_lanes(dtype.lanes), steps))
 
 
 def _to_float(dtype: DType, value: Expr) -> Expr:
     exact = cast(DType("float64").with_lanes(dtype.lanes), _signed(value))
-    return cast(dtype, mul(exact, _like(exact, 2.0 ** -_step(value.dtype))))
+    return cast(dtype, mul(exact, full_like(exact, 2.0 ** -_step(value.dtype))))
 
 
 def _from_int(dtype: DType, value: Expr) -> Expr:
     wide = cast(DType("int64").with_lanes(dtype.lanes), value)
-    return _stored(dtype, call("shift_left", wide, _like(wide, _step(dtype))))
+    return _stored(dtype, call("shift_left", wide, full_like(wide, _step(dtype))))
 
 
 def _to_int(dtype: DType, value: Expr) -> Expr:
     wide = _wide(value)
-    return cast(dtype, truncdiv(wide, _like(wide, 1 << _step(value.dtype))))
+    return cast(dtype, truncdiv(wide, full_like(wide, 1 << _step(value.dtype))))
 
 
 def _constant(dtype: DType, value: float) -> Expr:
@@ -114,8 +110,8 @@ def _constant(dtype: DType, value: float) -> Expr:
 def _times(dtype: DType, a: Expr, b: Expr) -> Expr:
     _require_room(dtype)
     product = mul(_wide(a), _wide(b))
-    half = _like(product, 1 << (_step(dtype) - 1))
-    return _stored(dtype, call("shift_right", add(product, half), _like(product, _step(dtype))))
+    half = full_like(product, 1 << (_step(dtype) - 1))
+    return _stored(dtype, call("shift_right", add(product, half), full_like(product, _step(dtype))))
 
 
 def _require_room(dtype: DType) -> None:
@@ -130,7 +126,7 @@ def _over(dtype: DType, a: Expr, b: Expr) -> Expr:
     _require_room(dtype)
     wide = _wide(a)
     return _stored(
-        dtype, _divided(truncdiv, call("shift_left", wide, _like(wide, _step(dtype))), b)
+        dtype, _divided(truncdiv, call("shift_left", wide, full_like(wide, _step(dtype))), b)
     )
 
 
@@ -141,9 +137,9 @@ def _rest(dtype: DType, a: Expr, b: Expr) -> Expr:
 def _divided(operation: Callable[[Expr, Expr], Expr], steps: Expr, b: Expr) -> Expr:
     """`operation` on wide integers; 0 where `b` is 0."""
     divisor = _wide(b)
-    is_zero = eq(divisor, _like(divisor, 0))
-    found = operation(steps, select(is_zero, _like(divisor, 1), divisor))
-    return select(is_zero, _like(found, 0), found)
+    is_zero = eq(divisor, full_like(divisor, 0))
+    found = operation(steps, select(is_zero, full_like(divisor, 1), divisor))
+    return select(is_zero, full_like(found, 0), found)
 
 
 def _on_integers(operation: Callable[[Expr, Expr], Expr]) -> Callable[[DType, Expr, Expr], Expr]:

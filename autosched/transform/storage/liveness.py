@@ -50,8 +50,9 @@ class LinearAccess:
     """The accesses of a function and the allocations that may move.
 
     `entries` are in program order, and `events` are given per statement. The allocations in
-    `allocations` may move to the first enclosing statement for which `opens_attach_scope` holds, or
-    to the start of the function. `addressed` are those whose pointer is used by itself somewhere.
+    `allocations` may move to the outermost statement around them for which `opens_attach_scope`
+    holds, or to the start of the function. `addressed` are those whose pointer is used by itself
+    somewhere.
     """
 
     entries: list[Entry]

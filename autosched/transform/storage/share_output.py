@@ -40,7 +40,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.jumps import deciding_variables, is_sum
-from autosched.tir.kinds import loads_in
+from autosched.tir.kinds import direct_loads, loads_in
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import sub
 from autosched.tir.stmt import TRUE, AttrStmt, BufferRealize, BufferStore, For, SeqStmt, Stmt
@@ -155,22 +155,16 @@ def _is_plain(s: Stmt, buffer: Buffer) -> bool:
 
 
 def _loads(s: Stmt, buffer: Buffer) -> Iterator[BufferLoad]:
-    for e in direct_exprs(s):
-        for node in loads_in(e):
-            if node.buffer.data is buffer.data:
-                yield node
+    return (load for load in direct_loads(s) if load.buffer.data is buffer.data)
 
 
 def _mentions(s: Stmt, data: Var) -> bool:
     """True if `s` itself (not its child statements) reads or writes through the pointer."""
     if isinstance(s, BufferStore) and s.buffer.data is data:
         return True
-    for e in direct_exprs(s):
-        if data in free_vars(e):
-            return True
-        if any(n.buffer.data is data for n in loads_in(e)):
-            return True
-    return False
+    if any(load.buffer.data is data for load in direct_loads(s)):
+        return True
+    return any(data in free_vars(e) for e in direct_exprs(s))
 
 
 def _uses(root: Stmt, buffer: Buffer) -> bool:

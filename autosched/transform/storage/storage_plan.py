@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import chain
-from math import prod
 
 from autosched.arith import Analyzer
 from autosched.tir.dtype import DType
@@ -201,21 +201,17 @@ def _same_size(block: Block, alloc: Allocate) -> bool:
 
 def _bytes(alloc: Allocate) -> Expr:
     size: Expr = IntImm(_width(alloc.dtype) // 8, alloc.extents[0].dtype)
-    for extent in alloc.extents:
-        size = mul(size, extent)
-    return size
+    return reduce(mul, alloc.extents, size)
 
 
 def _width(dtype: DType) -> int:
     """The bits of an element in memory; a bool takes a byte."""
-    return 8 * dtype.bytes * dtype.lanes
+    return 8 * dtype.value_bytes
 
 
 def _constant_bits(alloc: Allocate) -> int | None:
-    sizes = [e.value for e in alloc.extents if isinstance(e, IntImm)]
-    if len(sizes) < len(alloc.extents):
-        return None
-    return prod(sizes) * _width(alloc.dtype)
+    size = alloc.constant_bytes
+    return None if size is None else 8 * size
 
 
 def _stays_alone(alloc: Allocate, bits: int | None) -> bool:

@@ -19,8 +19,9 @@ Blocks = Callable[[Load, Var], int]
 class Conditions:
     """The conditions of a value along one variable.
 
-    `conditional` says whether a guarded part of the value varies along it. `lanes` is the number of
-    lanes that the value has a vector form for (`InnerLoop.lanes`).
+    `conditional` says whether a guarded part of the value varies along it. `lanes` limits the
+    numbers of lanes that the value has a vector form for, as `InnerLoop.lanes` does: 0 allows any,
+    another value its divisors.
     """
 
     conditional: bool = False

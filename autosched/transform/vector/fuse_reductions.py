@@ -38,7 +38,7 @@ from typing import ClassVar
 from autosched.nest.core import core_of
 from autosched.tir.expr import BufferLoad, Expr, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.kinds import loads_in
+from autosched.tir.kinds import direct_loads, loads_in
 from autosched.tir.stmt import Allocate, AssertStmt, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import direct_exprs, free_vars, map_children, stmts, substitute
@@ -215,10 +215,10 @@ def _stored(reduction: HeldReduction) -> set[Var]:
 
 def _memory(steps: Sequence[Stmt]) -> set[Var]:
     """The memory that the steps read."""
-    return {load.buffer.data for s in steps for e in direct_exprs(s) for load in loads_in(e)}
+    return {load.buffer.data for s in steps for load in direct_loads(s)}
 
 
 def _loads(steps: Sequence[Stmt], own: set[Var]) -> set[BufferLoad]:
     """The loads of the steps, except the loads from `own`."""
-    loads = (load for s in steps for e in direct_exprs(s) for load in loads_in(e))
+    loads = (load for s in steps for load in direct_loads(s))
     return {load for load in loads if load.buffer.data not in own}

@@ -88,7 +88,7 @@ def _joined(loop: For, vector_bytes: int) -> Stmt | None:
     if not plain or not isinstance(store, BufferStore) or not isinstance(extent, IntImm):
         return None
     dtype = store.value.dtype
-    if extent.value < 2 or dtype.bytes * dtype.lanes != vector_bytes:
+    if extent.value < 2 or dtype.value_bytes != vector_bytes:
         return None
     if not _has_polynomials(store.value):
         return None

@@ -90,7 +90,7 @@ from autosched.transform.vector.reduction_nest import (
 from autosched.transform.vector.turns import Turns
 
 _MOST_CHOSEN = 512
-"""Most statements of a loop that is unrolled to make choices among numbers constant.
+"""Most statements of a loop that is unrolled so that its choices among numbers become constants.
 
 For a transform of 8 rows with 4 vectors each there are 256.
 """

@@ -62,7 +62,7 @@ class Nest:
 
 
 def is_counted(loop: For) -> bool:
-    """Whether the loop is serial, runs from 0 to a positive constant and has no annotations."""
+    """Whether a serial or unrolled loop runs from 0 to a positive constant, without annotations."""
     return (
         loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
         and isinstance(loop.extent, IntImm)

@@ -44,8 +44,8 @@ class RowExtremes:
     def take(self, s: Stmt) -> bool:
         """Add `s`, which has `outputs_of`, to the statements; return whether it is alike.
 
-        If it is not alike, nothing changes. `outputs` becomes a new dictionary: a copy of the row
-        made before stays as it is.
+        If it is not alike, the extremes known so far stay. `outputs` becomes a new dictionary: a
+        copy of the row made before stays as it is.
         """
         before = self.fold, self.source, self.output, self.outputs
         self.outputs = dict(self.outputs)

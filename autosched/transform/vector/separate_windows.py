@@ -154,7 +154,7 @@ def _group(columns: Buffer, group: WindowGroup, vector: int) -> Iterator[Stmt]:
 
 
 def _group_in_turn(columns: Buffer, group: WindowGroup, vector: int) -> Iterator[Stmt]:
-    """As `_group`, but one accumulator after the other, each behind the columns it needs first."""
+    """As `_group`, but one accumulator after the other, each behind the columns it uses first."""
     starts, width = group.starts(vector), min(vector, group.columns)
     done = 0
     for window in group.windows:

@@ -51,7 +51,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.linear import linear
 from autosched.tir.op import add, const, mul
 from autosched.tir.stmt import BufferStore, For, ForKind, LetStmt, Stmt, seq
-from autosched.tir.walk import map_children, rewrite_expr, substitute
+from autosched.tir.walk import free_vars, map_children, rewrite_expr, substitute
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.reduction_nest import Nest, is_counted, match_nest, output_reads
@@ -65,7 +65,7 @@ LEAST_PARALLEL = 16
 
 @dataclass(frozen=True)
 class TransposeGathers(FunctionPass):
-    """Loads what neighbouring iterations gather along the loop instead, and transposes it.
+    """Replaces gathers of neighbouring iterations by loads along the loop, which it transposes.
 
     A gather is a load of a vector whose elements lie apart. Loops that read what they write, or
     that read under a condition, stay as they are. So do functions whose arguments may overlap.
@@ -137,11 +137,7 @@ def _runs_along(load: BufferLoad, var: Var) -> bool:
     (index,) = load.indices
     assert isinstance(index, Ramp)
     _, terms = linear(index.base)
-    return terms.get(var, 0) == 1 and all(term is var or not _mentions(term, var) for term in terms)
-
-
-def _mentions(e: Expr, var: Var) -> bool:
-    return substitute(e, {var: const(0, var.dtype)}) is not e
+    return terms.pop(var, 0) == 1 and not any(var in free_vars(term) for term in terms)
 
 
 # ---- building
@@ -150,7 +146,8 @@ def _mentions(e: Expr, var: Var) -> bool:
 def _by_blocks(nest: Nest, loops: Sequence[For], along: For) -> Stmt | None:
     """The nest with one iteration of `along` for as many iterations as a block has elements.
 
-    None if the loop is too short for that.
+    None if the loop is too short for that. A parallel loop must have no iterations left over, and
+    keep LEAST_PARALLEL.
     """
     var = along.loop_var
     loads = [load for load in dict.fromkeys(_gathers(nest.value)) if _runs_along(load, var)]

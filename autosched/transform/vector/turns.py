@@ -24,8 +24,8 @@ class Turns:
     """Steps of a reduction that go to `parts` partial results in turn.
 
     They do so along the longest loop of the reduction, the loop over `var`. `chain` has the loops
-    with the number of whole turns for its extent. `done` of its steps are in whole turns, and
-    `rest` steps are left over.
+    of the reduction; the extent of that one is the number of whole turns. `done` of its steps are
+    in whole turns, and `rest` steps are left over.
     """
 
     chain: tuple[Axis, ...]

@@ -141,7 +141,7 @@ class _Body:
         value, last = self.at(*indices, axes=axes), self._count - 1
         if result.is_integral and last > result.max_value:
             raise TypeError(
-                f"{result} holds no place up to {last}; give {self.statement.name} another type "
+                f"{result} cannot hold the index {last}; give {self.statement.name} another type "
                 "under dtype"
             )
         hit: Expr

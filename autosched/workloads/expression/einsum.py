@@ -45,7 +45,7 @@ def expression_of(subscripts: str, ranks: Mapping[str, int]) -> str:
             f"an axis of length 1, out[o] = sum({indices}, ...), and shapes: {{out: [1]}}"
         )
     if len(set(right)) != len(right):
-        raise ConfigError(f"einsum: {subscripts!r}: a letter of the result stands there twice")
+        raise ConfigError(f"einsum: {subscripts!r}: a letter occurs twice in the result")
     unknown = sorted(set(right) - set(letters))
     if unknown:
         raise ConfigError(f"einsum: {subscripts!r}: {unknown[0]!r} of the result is in no operand")
@@ -68,7 +68,7 @@ def _spelled_out(
     The axes under `...` are aligned at the end: an operand with fewer of them has the last ones.
     """
     if any(part.count("...") > 1 for part in parts):
-        raise ConfigError(f"einsum: {subscripts!r}: ... stands in an operand twice")
+        raise ConfigError(f"einsum: {subscripts!r}: ... occurs twice in an operand")
     counts = []
     for part, rank in zip(parts, ranks, strict=False):
         count = rank - len(part) + 3 if "..." in part else 0
@@ -85,7 +85,7 @@ def _spelled_out(
         counts.append(len(shared))
         if shared and "..." not in parts[-1]:
             raise ConfigError(
-                f"einsum: {subscripts!r}: the result needs ..., too, or letters where ... stands"
+                f"einsum: {subscripts!r}: the result needs ... too; or write letters instead of ..."
             )
     spelled = [
         part.replace("...", shared[len(shared) - count :], 1)

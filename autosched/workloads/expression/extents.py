@@ -62,34 +62,8 @@ def infer_extents(
     """
     extents = statement.extents
     written = statement.written
-    declared = shapes.get(written.name)
-    if declared is not None:
-        if len(declared) != len(written.indices):
-            statement.fail(f"{written.name} has {len(declared)} dimensions under shapes")
-        if statement.table is not None and statement.table.shape != tuple(declared):
-            statement.fail(
-                f"the table has the shape {statement.table.shape}, under shapes {written.name} has "
-                f"{tuple(declared)}"
-            )
-        lengths = zip(written.indices, declared, strict=True)
-        extents.update((name, n) for name, n in lengths if name in statement.indices)
-    guarded = {id(n) for arm in branches(statement.body) for n in ast.walk(arm)}
-    uses: list[_Use] = []
-    inside_branches: list[_Use] = []
-    for load in loads_of(statement.body):
-        shape = shapes[tensor_of(load)]
-        indices = index_list(load)
-        if len(indices) != len(shape):
-            axes = "dimension" if len(shape) == 1 else "dimensions"
-            statement.fail(
-                f"{ast.unparse(load)} has {len(indices)} indices, the tensor has "
-                f"{len(shape)} {axes}"
-            )
-        for index, size in zip(indices, shape, strict=True):
-            helper = helpers.get(tensor_of(load))
-            longer = helper is not None and not helper.whole.intersection(linear(index) or ())
-            use = _Use(load, index, size, linear(index), longer)
-            (inside_branches if id(load) in guarded else uses).append(use)
+    _take_declared(statement, shapes)
+    uses, inside_branches = _uses(statement, shapes, helpers)
     fixed = frozenset(extents)
     statement.whole = fixed.union(use.alone for use in uses if use.alone is not None)
     _from_whole_axes(statement, uses, fixed)
@@ -107,8 +81,8 @@ def infer_extents(
     if missing:
         name, remedy = missing[0], ""
         if name in statement.reduce_indices:
-            remedy = f"say it, {statement.reducer}({name} < 8, ...), or "
-        elif declared is None:
+            remedy = f"give it, e.g. {statement.reducer}({name} < 8, ...), or "
+        elif written.name not in shapes:
             remedy = f"give the shape of {written.name} too, or "
         statement.fail(
             f"the length of index {name} does not follow from the shapes; {remedy}index a tensor "
@@ -116,6 +90,51 @@ def infer_extents(
         )
     for use in uses:
         _check_inside(statement, use)
+
+
+def _take_declared(statement: Statement, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Record the lengths of the indices on the left, if the shape of the result is given."""
+    written = statement.written
+    declared = shapes.get(written.name)
+    if declared is not None:
+        if len(declared) != len(written.indices):
+            statement.fail(
+                f"{written.name}: expected a size under shapes for each index on the left "
+                f"({len(written.indices)}), found {len(declared)}"
+            )
+        if statement.table is not None and statement.table.shape != tuple(declared):
+            statement.fail(
+                f"the table has the shape {statement.table.shape}, but under shapes {written.name} "
+                f"has {tuple(declared)}"
+            )
+        lengths = zip(written.indices, declared, strict=True)
+        statement.extents.update((name, n) for name, n in lengths if name in statement.indices)
+
+
+def _uses(
+    statement: Statement,
+    shapes: Mapping[str, tuple[int, ...]],
+    helpers: Mapping[str, Statement],
+) -> tuple[list[_Use], list[_Use]]:
+    """The indices of all reads: those outside of branches, and those inside of them."""
+    guarded = {id(n) for arm in branches(statement.body) for n in ast.walk(arm)}
+    uses: list[_Use] = []
+    inside_branches: list[_Use] = []
+    for load in loads_of(statement.body):
+        shape = shapes[tensor_of(load)]
+        indices = index_list(load)
+        if len(indices) != len(shape):
+            axes = "dimension" if len(shape) == 1 else "dimensions"
+            statement.fail(
+                f"{ast.unparse(load)} has {len(indices)} indices, the tensor has "
+                f"{len(shape)} {axes}"
+            )
+        for index, size in zip(indices, shape, strict=True):
+            helper = helpers.get(tensor_of(load))
+            longer = helper is not None and not helper.whole.intersection(linear(index) or ())
+            use = _Use(load, index, size, linear(index), longer)
+            (inside_branches if id(load) in guarded else uses).append(use)
+    return uses, inside_branches
 
 
 def _missing(statement: Statement) -> list[str]:

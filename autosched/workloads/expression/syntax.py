@@ -112,7 +112,7 @@ def _table(text: str, name: str, indices: tuple[str, ...], value: ast.List) -> S
         fail(text, str(error))
     if numbers.ndim != len(indices):
         names = count(len(indices), "name")
-        fail(text, f"the table has {count(numbers.ndim, 'dimension')}, the left side {names}")
+        fail(text, f"the table has {count(numbers.ndim, 'dimension')}, but the left side {names}")
     lengths = dict(zip(indices, numbers.shape, strict=True))
     return Statement(text, name, indices, "", (), ast.Constant(0), table=numbers, extents=lengths)
 
@@ -131,7 +131,7 @@ def _accumulate(statement: Statement, operator: ast.operator) -> None:
     ]
     if not free:
         statement.fail(
-            "+= and *= go over the indices that are on the right alone, and there are none; "
+            "+= and *= reduce over the indices that occur only on the right, and there are none; "
             "write = instead"
         )
     statement.reducer, statement.reduce_indices = reducer, tuple(dict.fromkeys(free))
@@ -178,7 +178,7 @@ def _check_reduced(statement: Statement) -> None:
     if statement.finds_place and len(statement.reduce_indices) > 1:
         statement.fail(
             f"{statement.reducer} takes one index, found {', '.join(statement.reduce_indices)}; "
-            "of several, find the place along each in a statement of its own"
+            "use a statement for each"
         )
     for name in statement.reduce_indices:
         length = statement.extents.get(name, 1)

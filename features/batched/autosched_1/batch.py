@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import machine_of
 from autosched.features.batched.alike import (
@@ -22,13 +21,10 @@ from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.batch import FEW, BatchedFeatures, Program
 from autosched.features.batched.ops import ProgramOps
 from autosched.features.batched.plan import UnsupportedError
-from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import AUTOSCHED_1, Rows
+from autosched.features.sets import AUTOSCHED_1
 from autosched.state.dag import ComputeDAG
-from autosched.state.steps import Step
 from autosched.target import Target
 
-Steps = tuple[Step, ...]
 WORTH_AT_ONCE = 4  # fewer candidates of one program are faster one by one
 _MOST_LEFT = 0.8  # with a larger share of candidates left, the arrays are not rebuilt for these
 
@@ -43,17 +39,12 @@ class _Part(NamedTuple):
 class BatchedTuningFeatures(BatchedFeatures):
     """Rows of `autosched-1` for candidates of one DAG and CPU target; see `BatchedFeatures`."""
 
+    _features = AUTOSCHED_1
+    _within_bounds = True
+
     def __init__(self, dag: ComputeDAG, target: Target) -> None:
         super().__init__(dag, target)
-        self._as_ansor = False
-        self._within_bounds = True
         self._choices = KnownChoices()
-
-    def _one(self, steps: Steps) -> Rows | None:
-        try:
-            return rows_of_steps(self._dag, steps, self._target, AUTOSCHED_1)
-        except ScheduleError:
-            return None
 
     def _work_out(
         self,
@@ -143,9 +134,4 @@ class BatchedTuningFeatures(BatchedFeatures):
         every = rows_of_all([part.prepared for part in parts], machine_of(self._target))
         for part, rows in zip(parts, every, strict=True):
             self.share.reasons += rows.forms.reasons
-            bad = rows.forms.bad.tolist()
-            for k, (n, values, no) in enumerate(zip(part.members, rows.values, bad, strict=True)):
-                if not no:
-                    found[n] = values
-                    if buffers is not None:
-                        buffers[n] = rows.buffers(k)
+            rows.hand_out(part.members, found, buffers)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.features.batched.along_loops import picked, taken
+from autosched.features.batched.along_loops import picked, picked_in_all, taken
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.distribution import MAX_ELEMENTS
@@ -90,15 +90,7 @@ class _Part:
         """The part with the `chosen` candidates only."""
         if chosen.all():
             return self
-        return _Part(
-            picked(self.extent, chosen),
-            picked(self.stride, chosen),
-            picked(self.kind, chosen),
-            picked(self.even, chosen),
-            picked(self.ranks, chosen),
-            picked(self.strides, chosen),
-            picked(self.extents, chosen),
-        )
+        return picked_in_all(self, chosen)
 
     def at(self, table: Ints, rank: Ints) -> Ints:
         """The entries of `table` for the loop of the given rank of each candidate."""

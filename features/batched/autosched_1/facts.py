@@ -67,7 +67,7 @@ class Facts:
         if len(self.present):
             self.inner[:-1] = products_from_last(self.extent)
             forms.refuse(
-                self.extent.astype(np.float64).prod(axis=0) > _LARGEST, "iterations beyond 2**44"
+                self.extent.astype(np.float64).prod(axis=0) > _LARGEST, "more than 2**44 iterations"
             )
         self.iterations: Ints = self.inner[0]
         self.number: Ints = self.packed.number
@@ -123,7 +123,7 @@ class Facts:
             if 2 * np.count_nonzero(differ) > np.count_nonzero(good):
                 found.append(number)
                 differ = ~differ
-            self.forms.refuse(differ, "reads of one buffer at several places")
+            self.forms.refuse(differ, "several reads of one buffer at different indices")
         return found
 
     def _same(self, one: Sequence[Form], other: Sequence[Form]) -> Flags:

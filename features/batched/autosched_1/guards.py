@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.features.batched.forms import Flags
 from autosched.features.batched.stores import Store
-from autosched.features.batched.value_parts import loads_of
+from autosched.te.operations.operation import tensor_loads
 from autosched.tir.expr import Call, Expr
 from autosched.tir.walk import pre_order
 from autosched.transform.vector.vectorize_expr import conjuncts
@@ -36,7 +36,7 @@ def guarded_along(store: Store, count: int) -> tuple[Flags, Flags, Flags]:
                 reduce(or_, [c[j] & c for c in conditions]) for j in range(len(store.loops))
             ]
             for arm in part.children()[1:]:
-                for load in loads_of(arm):
+                for load in tensor_loads(arm):
                     used = uses[id(load)]
                     for j, vector in enumerate(together):
                         alone[j] |= asked[j] & ~used[j] & np.any(vector & used, axis=0)
@@ -52,12 +52,12 @@ def _is_choice(e: Expr) -> bool:
 
 def _along(e: Expr, uses: dict[int, Flags], like: Flags) -> Flags:
     """By loop, whether it is in an index of a load in `e`."""
-    return reduce(or_, [uses[id(load)] for load in loads_of(e)], np.zeros_like(like))
+    return reduce(or_, [uses[id(load)] for load in tensor_loads(e)], np.zeros_like(like))
 
 
 def _uses_of_loads(store: Store, count: int) -> dict[int, Flags]:
     """For each load in the value, by its id: by loop, whether its index uses the loop."""
-    loads = loads_of(store.ops.value)
+    loads = tensor_loads(store.ops.value)
     numbers = {place: number for number, place in enumerate(store.ops.places)}
     return {
         id(load): np.array(

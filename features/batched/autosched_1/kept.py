@@ -165,7 +165,8 @@ def _is_apart(nest: Nest, s: int, o: int) -> Flags:
 
 
 def _covers(nest: Nest, s: int, o: int) -> Flags:
-    """Where the output's loops that are not around the stage cover its realised region once."""
+    """Where the output's loops that are not around the stage cover the stage's realised region,
+    each element once."""
     forms, stage, output = nest.forms, nest.stages[s], nest.stages[o]
     inside = {
         slot: (forms.extents[slot] > 1) & ~nest.around(s, o, k)
@@ -200,6 +201,5 @@ def _is_cut(nest: Nest, stage: Stage, slot: int) -> Flags:
     found: Flags = np.zeros(nest.forms.count, bool)
     for var in stage.ops.axes[: stage.ops.data]:
         for term in stage.axes[var].terms.get(slot, ()):
-            digit = (term.lower > 1) | (term.upper < nest.forms.extents[slot])
-            found = found | (digit & (term.scale != 0))
+            found = found | nest.forms.is_digit(slot, term)
     return found

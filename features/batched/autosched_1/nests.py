@@ -156,25 +156,26 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
         if chosen.lanes is not None:
             lanes = np.where(inside, facts.packed.loops(chosen.lanes), 0)
             uneven = np.any(conditional & facts.uneven, axis=0)
-            facts.forms.refuse(uneven, "a condition on what moves unevenly")
+            facts.forms.refuse(uneven, "a condition on an index with uneven steps")
         elif asked is None:
             masked = np.flatnonzero(np.any(conditional & facts.uneven, axis=0))
             asked = loops_asked(facts.forms, facts.store, masked) if len(masked) else None
         if asked is not None and len(facts.accesses) > 1:
             alone = np.any(inside & facts.packed.loops(asked) & ~conditional, axis=0)
-            facts.forms.refuse(alone, "a condition on what no read moves along")
+            facts.forms.refuse(alone, "a condition on a loop along which no read moves")
             lanes = np.where(conditional & facts.packed.loops(asked), facts.blocks[1], 0)
     elif not facts.store.ops.conditional:
         varies, asks, alone = map(facts.packed.loops, guarded_along(facts.store, facts.forms.count))
         conditional = inside & varies
         lanes = np.where(inside & alone, 1, 0)
         uneven = np.any(inside & asks & facts.uneven, axis=0)
-        facts.forms.refuse(uneven, "a loaded condition of what moves unevenly")
+        facts.forms.refuse(uneven, "a condition that is read, at an index with uneven steps")
     return Wanted(facts, value, start, inside, conditional, lanes, weight)
 
 
 def codes_of_all(every: Sequence[Wanted], machine: Machine) -> list[Code]:
-    """The code of each store; stores of equal places and element sizes are computed together."""
+    """The code of each store; stores with as many places and the same element sizes are computed
+    together."""
     alike: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
     for k, item in enumerate(every):
         alike[len(item.facts.places), tuple(item.facts.element_bytes)].append(k)

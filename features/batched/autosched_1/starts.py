@@ -101,9 +101,8 @@ def _unsure(nest: Nest, s: int) -> Flags:
         moving, digit = forms.zero, np.zeros(forms.count, bool)
         for index in _indices(stage):
             for term in index.terms.get(slot, ()):
-                there = term.scale != 0
-                moving = moving + there
-                digit = digit | (there & ((term.lower > 1) | (term.upper < forms.extents[slot])))
+                moving = moving + (term.scale != 0)
+                digit = digit | forms.is_digit(slot, term)
         wrong = digit | (loops.kinds[k] == Annotation.PARALLEL)
         wrong = wrong | (moving != np.where(loops.reducing[k], 0, 1))
         found = found | (_runs(forms, stage, k) & wrong)

@@ -19,10 +19,10 @@ from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.one import alike, same_loads, signature, simplified
 from autosched.features.batched.stores import Place, Store, Touched, stored_text, text_of
-from autosched.features.batched.value_parts import loads_of
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
 from autosched.features.walk.strides import Coefficients, Index, Strides, flat_terms
+from autosched.te.operations.operation import tensor_loads
 from autosched.tir.expr import Expr, Var
 from autosched.tir.walk import substitute
 from autosched.transform.vector.index_steps import step_along
@@ -235,7 +235,7 @@ class _Read:
         """
         if not self.places:
             simple, variables = simplified(forms, self.texts[0], n, as_ansor=False)
-            found = next(iter(loads_of(simple)), None)
+            found = next(iter(tensor_loads(simple)), None)
             return None if found is None else tuple(found.indices), variables
         indices: list[Expr] = []
         variables = {}
@@ -244,7 +244,7 @@ class _Read:
             if place is not None:
                 if not same_loads(simple, text.value):
                     return None, {}
-                simple = loads_of(simple)[place[0]].indices[place[1]]
+                simple = tensor_loads(simple)[place[0]].indices[place[1]]
             same = {var: variables.setdefault(slot, var) for slot, var in own.items()}
             indices.append(substitute(simple, same))
         return tuple(indices), variables
@@ -264,7 +264,7 @@ def _reads_of(store: Store, access: Touched) -> list[_Read]:
             return []
         every = [text_of(store, numbers[0], d, False) for d in range(len(access.tuples[0]))]
         return [_Read(*zip(*every, strict=True))]
-    loads = loads_of(store.ops.value)
+    loads = tensor_loads(store.ops.value)
     those = [loads[store.ops.places[k]] for k in numbers]
     each = {load: _Read([store.stage.context.text(load)]) for load in dict.fromkeys(those)}
     return [each[load] for load in those]

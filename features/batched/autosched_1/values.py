@@ -19,8 +19,9 @@ from autosched.features.batched.one import Rows, alike, same_loads, signature, s
 from autosched.features.batched.ops import StageOps, StoreOps
 from autosched.features.batched.plan import Loops, UnsupportedError
 from autosched.features.batched.stores import Floats, Store
-from autosched.features.batched.value_parts import asks_for_remainders, loads_of
+from autosched.features.batched.value_parts import asks_for_remainders
 from autosched.features.walk.count import NUM_COUNTERS, count_mads, count_ops
+from autosched.te.operations.operation import tensor_loads
 from autosched.tir.expr import Add, Call, Expr, Max, Min, ProducerLoad, Range, Select, Var
 from autosched.tir.op import const, ge, lt
 from autosched.tir.walk import free_vars, pre_order
@@ -59,14 +60,14 @@ def value_facts(ops: StoreOps, stage: StageOps, *, on_device: bool = False) -> V
     if ops.conditional and ops.is_init:
         raise UnsupportedError("a start value with conditions")
     if ops.conditional and not (ops.parts or on_device) and asks_for_remainders(ops.original):
-        raise UnsupportedError("a condition on a remainder that is no choice by axes")
+        raise UnsupportedError("a condition on a remainder that is not a choice by axes")
     value = ops.value
     if not _is_free(value, stage):
         raise UnsupportedError(GUARDS)
     own = _own_loads(ops)
     axes = stage.origin or stage.axes
     if any(load.indices != axes[: len(load.indices)] for load in own):
-        raise UnsupportedError("an element read of the stored buffer that is another one")
+        raise UnsupportedError("a value that reads another element of the buffer it is stored in")
     return ValueFacts(count_mads(value), step_weight(_bare(value)), bool(own), _folds(value, own))
 
 
@@ -85,7 +86,7 @@ def _is_free(value: Expr, stage: StageOps) -> bool:
     arms = [arm for e in selects for arm in e.children()[1:]]
     if any(divides_by_unknown(e) for arm in arms for e in pre_order(arm)):
         return False
-    loads = [load for arm in arms for load in loads_of(arm)]
+    loads = [load for arm in arms for load in tensor_loads(arm)]
     if not loads:
         return True
     analyzer = Analyzer()
@@ -231,7 +232,7 @@ def simplified_whole(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
         table[:, k] = *found.counts, found.weight, found.mads
         for j, most in found.lanes.items():
             conditional[j, k], lanes[j, k] = 1, most
-    forms.refuse(lost[which], "a value that loses a load")
+    forms.refuse(lost[which], "a value in which simplification removes a load")
     return Chosen(
         table[:NUM_COUNTERS, which].astype(np.int64),
         table[-2, which],
@@ -257,7 +258,7 @@ def _whole_value(forms: Forms, text: Text, store: Store, n: int) -> _Whole | Non
     simple, variables = simplified(forms, text, n, as_ansor=False)
     if not same_loads(simple, text.value):
         return None
-    updates = [load for k, load in enumerate(loads_of(simple)) if k not in store.ops.places]
+    updates = [load for k, load in enumerate(tensor_loads(simple)) if k not in store.ops.places]
     if _folds(simple, updates) != _folds(store.ops.value, _own_loads(store.ops)):
         return None
     guarded = guarded_parts(simple)
@@ -297,7 +298,10 @@ def _simplified(
                 at = store.at.get(slots[place])
                 if at is not None:
                     asked[at, rows[which == k]] = True
-    for flags, why in ((lost, "a value that loses a load"), (decided, DECIDED)):
+    for flags, why in (
+        (lost, "a value in which simplification removes a load"),
+        (decided, DECIDED),
+    ):
         bad = np.zeros(forms.count, bool)
         bad[rows] = flags[which]
         forms.refuse(bad, why)
@@ -363,7 +367,7 @@ def _own_loads(ops: StoreOps) -> list[ProducerLoad]:
     """The loads of the buffer that is stored to."""
     found = []
     others = [indices for _, indices in ops.loads]
-    for load in loads_of(ops.value):
+    for load in tensor_loads(ops.value):
         if others and load.indices is others[0]:
             del others[0]
         else:

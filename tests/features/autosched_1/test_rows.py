@@ -1,10 +1,7 @@
 """Feature set `autosched-1`: a matmul by hand, the accidents of Ansor's put right, properties."""
 
-import gzip
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +20,9 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir.function import PrimFunc
 from autosched.transform.expressions.simplify import Simplify
+from kit.golden_lines import golden_candidates
 from kit.te import compute_of
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "ansor_v06.jsonl.gz"
 CPU = Target(
     "cpu", HardwareParams(2), 2, "cascadelake", vector_bytes=64, caches=(2**15, 2**20, 2**25)
 )
@@ -185,11 +182,9 @@ def test_a_fetch_names_the_kernels_threads_again() -> None:
 
 
 def cases() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    with gzip.open(GOLDEN, "rt") as file:
-        lines = [json.loads(line) for line in file]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for line in lines:
-        if "steps" in line and line["features"]:
+    for line in golden_candidates("ansor_v06.jsonl.gz"):
+        if line["features"]:
             found.setdefault((line["workload"], line["target"]), []).append(line)
     return {key: of_key[:: max(1, len(of_key) // 2)][:2] for key, of_key in found.items()}
 

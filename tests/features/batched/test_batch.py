@@ -123,7 +123,7 @@ def test_what_the_arrays_have_no_rule_for_is_worked_out_one_by_one() -> None:
     batched = BatchedFeatures(task.dag, task.target)
     rows = batched.rows_of([(), twice])
     assert batched.share.one_by_one == 1
-    assert batched.share.reasons == {"two limits of unrolling": 1}
+    assert batched.share.reasons == {"two unroll limits": 1}
     assert [_bits(r) for r in rows] == [_bits(_one(task, s)) for s in ((), twice)]
 
 

@@ -140,7 +140,7 @@ def test_values_with_conditions(name: str, space: SpaceName) -> None:
     task = Task.from_json_workload({"expr": expr, "shapes": shapes}, cuda_target("sm_90"))
     rng = np.random.default_rng(1)
     candidates = SearchSpace(task, SearchOptions(space=space)).sample(rng, 8)[:12]
-    left = {"an index that is a text"} if name == DIGITS else {"a vector that may be too wide"}
+    left = {"an index that is a text"} if name == DIGITS else {"a vector that may exceed the limit"}
     one = [rows_of_both(task, steps) for steps in candidates]
     for features in SETS:
         batched = batched_features(task.dag, task.target, features)
@@ -397,7 +397,7 @@ def test_threads_reach_beyond_the_part_that_is_read() -> None:
         batched = batched_features(task.dag, task.target, features)
         rows = batched.rows_of([candidate] * 2)
         assert [_bits(r) for r in rows] == [_bits(one[features])] * 2, features
-        assert set(batched.share.reasons) == {"a region of an axis that its loops reach beyond"}
+        assert set(batched.share.reasons) == {"a region of an axis whose loops reach beyond it"}
 
 
 def test_loops_of_a_tile_are_not_those_of_the_stage_around_it() -> None:

@@ -410,7 +410,7 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
     ],
     ids=[
         *("a digit less another one of the same loop", "lanes that a choice takes all or none of"),
-        *("a sum in parts beside others that are fused", "slices without terms"),
+        *("a sum in parts beside others that are fused", "slices of a sum without terms"),
         *("rows that do not divide images", "slices that end inside of an image"),
     ],
 )

@@ -124,4 +124,4 @@ def test_lengths_that_are_no_numbers_are_illegal(length: int | None) -> None:
     for steps, own in zip(found, rows[len(wrong) :], strict=True):
         want = features_of_steps(task.dag, steps, task.target, "ansor-0.19")
         assert own is not None and own.tobytes() == want.tobytes()
-    assert batched.share.reasons == {"lengths that are not known": len(wrong + found)}
+    assert batched.share.reasons == {"split lengths that are not chosen yet": len(wrong + found)}

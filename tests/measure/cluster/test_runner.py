@@ -173,7 +173,7 @@ def test_nodes_that_come_are_used_and_others_are_not() -> None:
     assert set(made.hosts()) == {"a", "b", ""}
     assert [text.partition(": ")[0] for text in made.said] == [
         "b joined",
-        "a node that came is not used",
+        "a node that joined is not used",
         "small joined (to build only)",
     ]
     assert set(made.cluster.environments) == {"a", "b"}

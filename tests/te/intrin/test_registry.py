@@ -18,7 +18,6 @@ from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.registry import (
     INSTRUCTIONS,
     available,
-    for_types,
     instruction,
     statements,
 )
@@ -101,8 +100,6 @@ def test_what_a_target_has() -> None:
     assert available(replace(here, triple="aarch64-unknown-linux-gnu", features="-dotprod")) == ()
     old = replace(here, features="+sse2,+avx2,+fma,+f16c")
     assert {it.name.partition(".")[2].split(".")[0] for it in available(old)} == {"xmm", "ymm"}
-    found = for_types(available(old), *(DType(t) for t in ("int8", "int8", "int32")))
-    assert found is instruction("vpmaddwd.ymm.s8")
     with pytest.raises(ConfigError, match=r"'vdot' is unknown; expected one of amx\.tdpbf16ps, "):
         instruction("vdot")
 

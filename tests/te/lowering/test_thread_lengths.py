@@ -44,7 +44,7 @@ def test_two_lengths_in_one_kernel_are_refused(first: int, second: int, tag: str
     many = "s" if second > 1 else ""
     message = (
         rf"schedule_ops: stage D, axis i\.inner bound to {tag}: it has {second} iteration{many}, "
-        rf"but stage C, axis i\.inner, in the same kernel, has {first}, .* split both by the same"
+        rf"but stage C, axis i\.inner in the same kernel has {first}; .* split both by the same"
     )
     with pytest.raises(ScheduleError, match=message):
         schedule_to_prim_func(s, args)

@@ -24,7 +24,7 @@ def test_roots_are_data_axes_then_reduction_axes() -> None:
     assert B.op.attrs == {"hint": 1}
     assert A.op.root_iter_vars == ()
     assert B.op.output(0) is B
-    with pytest.raises(ScheduleError, match="output: B has 1 output, found index 1"):
+    with pytest.raises(ScheduleError, match="output 1: B has 1 output"):
         B.op.output(1)
 
 

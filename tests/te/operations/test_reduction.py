@@ -81,9 +81,7 @@ def test_several_operands_are_combined() -> None:
     A, _ = _rows()
     assert repr(te.max(A[0, 0], A[0, 1], 2.0)) == "max(max(A[0, 0], A[0, 1]), 2.0)"
     assert te.sum(A[0, 0], 1) is A[0, 0] + 1
-    with pytest.raises(
-        ValueError, match=r"te.max: where= and init= are of a reduction .*A\[0, 1\]"
-    ):
+    with pytest.raises(ValueError, match=r"te.max: where= and init= need a reduction .*A\[0, 1\]"):
         te.max(A[0, 0], A[0, 1], where=A[0, 0] > 0)
 
 

@@ -39,7 +39,7 @@ def test_tensors_are_not_iterated() -> None:
     """A tensor of one dimension was, without an end."""
     V = te.placeholder((4,), name="V")
     for tensor in (A, V):
-        with pytest.raises(TypeError, match=r"is not iterated: te\.reduce_axis and te\.compute"):
+        with pytest.raises(TypeError, match=r"cannot be iterated; use te\.compute and te"):
             list(tensor)
 
 

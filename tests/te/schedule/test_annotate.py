@@ -129,11 +129,11 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     ),
     "align a reduction": (
         lambda s, i, k: s.storage_align(k, 8, 0),
-        r"storage_align: stage C, axis k: its tensor has no such dimension",
+        r"storage_align: stage C, axis k: it is not one dimension of its tensor",
     ),
     "align an output": (
         lambda s, i, k: s.storage_align(i, 8, 0),
-        r"storage_align: stage C, axis i: an output is stored as callers store it; align a stage",
+        r"storage_align: stage C, axis i: callers determine how an output is stored; align a stage",
     ),
     "pragma without a name": (
         lambda s, i, k: s.pragma(i, 3),
@@ -189,8 +189,8 @@ def test_what_has_no_effect_on_a_scan_is_refused() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("import_llvm", "int f();", "'import_llvm' is none here; te.call_extern"),
-        ("parallel_launch_point", None, r"is none here; s\[C\]\.parallel\(axis\)"),
+        ("import_llvm", "int f();", "no pragma 'import_llvm'; call the function with te.call"),
+        ("parallel_launch_point", None, r"autosched has no pragma .*; s\[C\]\.parallel\(axis\)"),
         ("auto_unroll_max_steps", 16, "is not known; write 'auto_unroll_max_step'"),
         ("auto_unroll_max_step", 16.5, "takes a whole number, found 16.5"),
         ("unroll_explicit", None, "unroll_explicit takes a whole number, found None"),

@@ -166,7 +166,7 @@ def test_attached_to_an_inlined_stage() -> None:
     _A, B, C, _D, s = _chain()
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
     s[C].compute_inline()
-    with pytest.raises(ScheduleError, match=r"compute_inline: stage C: stage B is computed in its"):
+    with pytest.raises(ScheduleError, match=r"inline: stage C: stage B is computed inside it"):
         s.normalize()
 
 

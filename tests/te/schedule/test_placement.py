@@ -62,7 +62,7 @@ def _reduction() -> tuple[Schedule, Tensor, Tensor]:
 REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "self": (
         lambda s, A, B, C, D: s[B].compute_at(s[B], s[B].leaf_iter_vars[0]),
-        r"compute_at: stage B, axis i: a stage cannot be computed in its own loops",
+        r"compute_at: stage B, axis i: a stage cannot be computed inside its own loops",
     ),
     "output": (
         lambda s, A, B, C, D: s[D].compute_at(s[C], s[C].leaf_iter_vars[0]),
@@ -154,7 +154,7 @@ def test_refusals_change_nothing(
 def test_attach_cycles_are_refused(chain: tuple[Schedule, Tensor, Tensor, Tensor, Tensor]) -> None:
     s, _, B, C, _D = chain
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
-    with pytest.raises(ScheduleError, match=r"compute_at: stage C.*B is itself computed in its"):
+    with pytest.raises(ScheduleError, match=r"compute_at: stage C.*B is itself computed inside"):
         s[C].compute_at(s[B], s[B].leaf_iter_vars[0])
 
 

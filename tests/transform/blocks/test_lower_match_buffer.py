@@ -27,7 +27,7 @@ def main(A: Buffer((16, 16), float32, align=ALIGN, axis_separators=[1]), B: Buff
 
 def test_a_view_aligned_better_than_its_source_is_warned_of() -> None:
     """Its offset is none where the memory has two dimensions: no number says where it begins."""
-    with pytest.warns(UserWarning, match="M is aligned to 64 bytes, A, .* to 16"):
+    with pytest.warns(UserWarning, match="M is aligned to 64 bytes, but A, .* to 16"):
         after = LowerMatchBuffer()(parse_func(VIEW.replace("ALIGN", "16")))
     text = to_text(after)
     assert "A[i * 4, 0] = 1.0" in text and "B[i] = 0" in text

@@ -137,7 +137,7 @@ def refused(func: PrimFunc, found: TensorIntrin, message: str, name: str = "C") 
         ("A[vb, vi, vk] *", "C[vb, vi, vk] *", "C, which is written, stands for two"),
         ("where(b < 2)", "where(io * 4 + i < 7)", "its predicate mentions the loops"),
         ("range(1, 5):", "range(1, 5):\n" + " " * 28 + "C[0, 0, 0] = 0.0", "expected 3 loops"),
-        ("reduce(0:12, ko * 4 + k)", "reduce(0:12, (ko + k) * (ko + k))", "no start plus inner"),
+        ("reduce(0:12, ko * 4 + k)", "reduce(0:12, (ko + k) * (ko + k))", "not a start plus inner"),
     ],
 )
 def test_other_loops_are_refused(old: str, new: str, message: str | None) -> None:
@@ -230,7 +230,7 @@ def test_an_intrinsic_has_its_own_variables_at_each_place(same_result: SameResul
     [
         ("exp(A[v])", "log(A[v])", "expected exp"),
         ("+ A[v]", "+ A[if_then_else(i == 9, 1, 0) + v]", "A is accessed from two starts"),
-        ("+ A[v]", "+ B[v]", "B stands where the description has A"),
+        ("+ A[v]", "+ B[v]", "B is used where the description has A"),
     ],
 )
 def test_other_values_are_refused(old: str, new: str, message: str) -> None:

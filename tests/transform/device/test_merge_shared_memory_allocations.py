@@ -269,7 +269,7 @@ def test_memory_of_reductions_is_static_too(same_result: SameResult) -> None:
     func = function(body, {"A": (32, "float32")}, "shared")
     through_memory = LowerThreadAllreduce(warp_size=1)
     late = through_memory(ThreadSync("shared", merged=True)(func))
-    with pytest.raises(ScheduleError, match="barriers are missing for static memory that is one"):
+    with pytest.raises(ScheduleError, match="barriers are missing between uses of merged static"):
         MergeSharedMemoryAllocations(static=True)(late)
     before = ThreadSync("shared", merged=True)(through_memory(func))
     after = MergeSharedMemoryAllocations(static=True)(before)

@@ -35,7 +35,7 @@ def test_unchanged(make_func: MakeFunc) -> None:
 
 def test_outside_of_loops_is_refused(make_func: MakeFunc) -> None:
     marked = AttrStmt(A, "prefetch_scope", IntImm(2), copy)
-    with pytest.raises(ScheduleError, match="the prefetch of A is in no loop"):
+    with pytest.raises(ScheduleError, match="the prefetch of A is not inside a loop"):
         InjectPrefetch()(make_func(marked, A, B))
 
 

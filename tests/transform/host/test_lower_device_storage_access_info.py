@@ -20,7 +20,7 @@ HEAD = Call(handle, "call_extern", (StringImm("dummy_head_address"),))
 
 @pytest.fixture(autouse=True)
 def _scopes() -> None:
-    register_memory("global.test_with_head_address", MemoryInfo(8, 8192, 64, lambda: HEAD))
+    register_memory("global.test_with_head_address", MemoryInfo(8, 8192, lambda: HEAD))
     register_memory("global.test_without_head_address", MemoryInfo(32, 8192))
 
 

@@ -89,7 +89,7 @@ def test_a_place_in_an_index_and_its_type() -> None:
     [
         ("C[i] = argmax(k, r, A[i, k, r])", "float32", "argmax takes one index, found k, r"),
         ("C[i] = argmax(A[i, 0, 0])", "float32", "argmax takes its indices first"),
-        ("C[i] = argmin(k, A[i, k, 0])", "int8", "int8 holds no place up to 199; give C another"),
+        ("C[i] = argmin(k, A[i, k, 0])", "int8", "int8 cannot hold the index 199; give C another"),
     ],
 )
 def test_what_is_wrong_is_said(expr: str, kind: str, message: str) -> None:

@@ -82,7 +82,7 @@ def test_types(table: str, dtype: Any, found: str) -> None:
     [
         ("w[i] = [1, [2]]", "in `w[i] = [1, [2]]`: a table has numbers, found [2]"),
         ("w[i, j] = [[1, 2], [3]]", "or rows of equal lengths: [1, 2, 1], [[1, 0], [0, 1]]; found"),
-        ("w[i, j] = [1, 2]", "the table has 1 dimension, the left side 2 names"),
+        ("w[i, j] = [1, 2]", "the table has 1 dimension, but the left side 2 names"),
         ("w[i] = []", "a table has numbers, or rows of equal lengths"),
         ("w[i] = [[]]", "a table has numbers, or rows of equal lengths"),
         ("w[i] = [X[0], 1]", "a table has numbers, found X[0]"),
@@ -90,7 +90,7 @@ def test_types(table: str, dtype: Any, found: str) -> None:
         ("w[i] = [1 << 2]", "a table has numbers, found 1 << 2"),
         ("w[i] = [9999999999999999999]", "a number of the table does not fit int64"),
         (f"w[i] = {list(range(257))}", "at most 256 numbers, found 257; make it an input"),
-        ("w[i] = [1, 2]; Y[i] = w[i] * V[i]", "the shape (2,), under shapes w has (3,)"),
+        ("w[i] = [1, 2]; Y[i] = w[i] * V[i]", "the shape (2,), but under shapes w has (3,)"),
         ("w[i] = [1, 2]; Y[i] = w[i] + w[i + 2]", "index i would have no elements in w[i + 2]"),
         ("Y[i] = X[i] * [1, 2][i]", "a table of numbers is a statement of its own: w[i] = [1, 2,"),
         ("Y[i] = X[i] * [1, 2]", "a table of numbers is a statement of its own: w[i] = [1, 2, 1]"),

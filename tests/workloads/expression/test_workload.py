@@ -360,7 +360,9 @@ def test_one_name_in_two_spellings_is_refused() -> None:
         ExpressionWorkload.parse("C[i] = \u00b5[i]", {"\u00b5": [3], "\u03bc": [3]})
     task = Task.from_expression("C[i] = \u00b5[i]", {"\u00b5": [3]})
     chosen = {"constant": 1}
-    with pytest.raises(ConfigError, match=r"inputs: .*: the same input is given by another name"):
+    with pytest.raises(
+        ConfigError, match=r"inputs: .*: the same input is also given under another name"
+    ):
         task.with_inputs({"\u00b5": chosen, "\u03bc": chosen})
 
 
@@ -413,7 +415,7 @@ def test_literals_and_index_arithmetic_do_not_wrap() -> None:
         ("C[i] = sum(k < 0, A[i, 0])", "k < 0: expected a length from 1 to"),
         ("C[i] = sum(k < 9 ** 9, A[i, 0])", "takes its indices first"),
         ("C[i] = sum(k <= 3, A[i, k])", "takes its indices first"),
-        ("C[i] = sum(k, int32(A[i, 0]) >> k)", r"say it, sum\(k < 8, \.\.\.\), or"),
+        ("C[i] = sum(k, int32(A[i, 0]) >> k)", r"give it, e.g. sum\(k < 8, \.\.\.\), or"),
         ("C[i] = A[i, i]", r"to stop short, give the shape of C too"),
         ("C[i] = A[i, 0] + sum(k, A[k, k])", r"to stop short, write sum\(k < 4, \.\.\.\)"),
     ],
@@ -484,13 +486,13 @@ def test_einsum_of_axes_without_names(subscripts: str, shapes: list[tuple[int, .
 @pytest.mark.parametrize(
     ("subscripts", "message"),
     [
-        ("...a,a...->", "the result needs ..., too"),
+        ("...a,a...->", "the result needs ... too"),
         ("ijk...,jk->ik...", r"ijk... names 3 axes, its operand has 2"),
         ("..ij,jk->ik", "expected letters, found '..ij'"),
-        ("i...j...,jk->ik", r"\.\.\. stands in an operand twice"),
+        ("i...j...,jk->ik", r"\.\.\. occurs twice in an operand"),
         ("ij->ik", "has 1 operands, shapes has 2"),
         ("ij,jk->iz", "'z' of the result is in no operand"),
-        ("ij,jk->ii", "stands there twice"),
+        ("ij,jk->ii", "a letter occurs twice"),
         ("i1,jk->ik", "expected letters"),
         ("ij,,jk", "3 operands"),
         (",ij->j", "expected letters, found an operand without indices"),
@@ -518,10 +520,11 @@ def test_the_shape_of_a_result_is_that_of_the_reductions_inside_it() -> None:
     (values,), (found,) = run(expr, {"A": [10], "Y": [4]})
     windows = np.stack([values[start : start + 7 : 2] for start in range(4)])
     np.testing.assert_allclose(found, windows.sum(0) * 0.5 + windows.max(0), rtol=1e-5)
-    with pytest.raises(ConfigError, match="Y has 2 dimensions under shapes"):
+    with pytest.raises(ConfigError, match="Y: expected a size under shapes for each index"):
         ExpressionWorkload.parse(expr, {"A": [10], "Y": [4, 1]})
     with pytest.raises(
-        ConfigError, match=r"index y does not follow from the shapes; say it, sum\(y < 8, \.\.\.\)"
+        ConfigError,
+        match=r"index y does not follow from the shapes; give it, e.g. sum\(y < 8, \.\.\.\)",
     ):
         ExpressionWorkload.parse("Y[h] = 2 * sum(y, A[h // 2 + y // 2])", {"A": [10], "Y": [4]})
 

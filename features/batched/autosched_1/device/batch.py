@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.errors import ScheduleError
 from autosched.features.autosched_1.machine import machine_of
 from autosched.features.batched.autosched_1.device.stores import device_pieces
 from autosched.features.batched.autosched_1.piece import Ready
@@ -12,15 +11,13 @@ from autosched.features.batched.autosched_1.rows import prepared, rows_of_all
 from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.batch import BatchedFeatures, Program
 from autosched.features.batched.build_nest import build_nest
-from autosched.features.batched.limits import refused_by_vectors
+from autosched.features.batched.limits import with_wide_vectors
 from autosched.features.batched.nest import Population
 from autosched.features.batched.ops import ProgramOps
 from autosched.features.batched.rows import PopulationRows
 from autosched.features.batched.stores import make_stores
-from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import AUTOSCHED_1, Rows
+from autosched.features.sets import AUTOSCHED_1
 from autosched.state.dag import ComputeDAG
-from autosched.state.steps import Step
 from autosched.target import Target
 
 WORTH_AT_ONCE = 2  # the only candidate of a program is faster by itself
@@ -29,27 +26,21 @@ WORTH_AT_ONCE = 2  # the only candidate of a program is faster by itself
 class BatchedDeviceFeatures(BatchedFeatures):
     """Rows of `autosched-1` for candidates of one DAG and GPU target; see `BatchedFeatures`."""
 
+    _features = AUTOSCHED_1
+
     def __init__(self, dag: ComputeDAG, target: Target, ansor_limits: bool = True) -> None:
         super().__init__(dag, target, ansor_limits)
-        self._as_ansor = False
         self._least = WORTH_AT_ONCE
         self._choices = KnownChoices()
-
-    def _one(self, steps: tuple[Step, ...]) -> Rows | None:
-        try:
-            return rows_of_steps(self._dag, steps, self._target, AUTOSCHED_1, self._ansor_limits)
-        except ScheduleError:
-            return None
 
     def _rows(self, program: Program, ops: ProgramOps, population: Population) -> PopulationRows:
         assert self._limits is not None
         machine = machine_of(self._target)
         with np.errstate(all="ignore"):
             nest = build_nest(ops, population)
-            verdict = refused_by_vectors(nest, self._limits)
-            nest.forms.refuse(verdict.unsure & ~verdict.refused, "a vector that may be too wide")
+            refused = with_wide_vectors(nest, self._limits)
             made = Ready(nest, population, make_stores(nest, as_ansor=False), [])
             pieces = device_pieces(made, population.plan)
         (rows,) = rows_of_all([prepared(made, pieces, machine, self._choices)], machine)
-        rows.refused[:] = verdict.refused & ~nest.forms.bad
+        rows.refused[:] = refused
         return rows

@@ -35,8 +35,8 @@ def fetched_access(
 ) -> tuple[TextAccess | None, Flags]:
     """The access of the candidates that have such axes in it, and which others have a text in it.
 
-    The first is None where no candidate has such an axis. The others have an index that is more
-    than one axis plus added terms.
+    The first is None where no candidate has such an axis. The others have an index that is not just
+    one axis plus added terms.
     """
     forms, slots = store.stage.context.forms, store.stage.loops.slots
     where: Flags = np.zeros(forms.count, bool)

@@ -18,10 +18,10 @@ from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.one import alike, same_loads, signature, simplified
 from autosched.features.batched.stores import Place, Store, Touched, stored_text, text_of
-from autosched.features.batched.value_parts import loads_of
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
 from autosched.features.walk.strides import Strides
+from autosched.te.operations.operation import tensor_loads
 from autosched.tir.expr import Expr, Var
 
 _ENDLESS = 1 << 30
@@ -72,7 +72,7 @@ def part_access(
         regions.append(region)
         lost |= gone
         scale = scale * np.maximum(storage[d], 1)
-    forms.refuse(lost, "a value that loses a load")
+    forms.refuse(lost, "a value in which simplification removes a load")
     inner = max([j + 1 for j, loop in enumerate(store.loops) if loop.thread], default=0)
     forms.refuse(where & uneven[inner:].any(axis=0), TEXT)
     none = np.zeros(size, bool)
@@ -101,12 +101,10 @@ def _dimension(
         key = signature(forms, text.axes, n, store.at, text.own)
         if key not in known:
             simple, variables = simplified(forms, text, n, as_ansor=False)
-            if place is not None:
-                kept = same_loads(simple, text.value)
-                simple = loads_of(simple)[place[0]].indices[place[1]] if kept else simple
-                known[key] = _moves(forms, store, n, simple, variables) if kept else None
-            else:
-                known[key] = _moves(forms, store, n, simple, variables)
+            kept = place is None or same_loads(simple, text.value)
+            if kept and place is not None:
+                simple = tensor_loads(simple)[place[0]].indices[place[1]]
+            known[key] = _moves(forms, store, n, simple, variables) if kept else None
         moves = known[key]
         if moves is None:
             lost[k] = True

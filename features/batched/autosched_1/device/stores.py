@@ -21,7 +21,7 @@ from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.one import alike, simplified
 from autosched.features.batched.plan import FIRST_THREAD, REDUCE, Plan, UnsupportedError, masks_of
 from autosched.features.batched.stores import Store
-from autosched.features.batched.threads import around, pipelined_around
+from autosched.features.batched.threads import around, pipelined_around, root_of
 from autosched.state.iterator import Annotation
 from autosched.tir.expr import FloorMod, IntImm, Var
 from autosched.tir.op import lt
@@ -49,7 +49,7 @@ def device_pieces(ready: Ready, plan: Plan) -> list[Piece]:
         together: Flags = np.full(nest.forms.count, len(beside) > 1)
         for n in beside:
             together = together & every[n].alone & (every[n].around.count == len(beside))
-        launch = _launch(nest, store, *kernels[_root(plan, number[id(store.stage)])])
+        launch = _launch(nest, store, *kernels[root_of(plan, number[id(store.stage)])])
         guards = [np.where(guard, own.depth, -1) for guard in own.guards]
         found.append(Piece(own.store, own.around, beside, together, guards=guards, launch=launch))
     return found
@@ -116,7 +116,7 @@ def _kept(nest: Nest, store: Store) -> list[Flags]:
                 for access in store.touched:
                     used = used | access.uses(loop.slot, count)
                 kept = kept & ~(outer & ~(used & (loop.extent > 1)))
-                nest.forms.refuse(outer & kept, "a thread axis with two loops")
+                nest.forms.refuse(outer & kept, "two loops on one thread axis")
         found.append(kept)
     return found
 
@@ -201,26 +201,19 @@ def _several_threads(nest: Nest, stage: Stage) -> Flags:
     return found
 
 
-def _root(plan: Plan, s: int) -> int:
-    """The stage that the outermost loop around stage s belongs to."""
-    while plan.stages[s].target >= 0:
-        s = plan.stages[s].target
-    return s
-
-
 def _kernels(nest: Nest, plan: Plan) -> dict[int, tuple[Ints, Ints]]:
     """By root stage of a kernel, the bytes of its shared memory and of a thread's local memory."""
     found = {}
     for s, own in enumerate(plan.stages):
         if own.target < 0:
             if not own.loops.kinds or own.loops.kinds[0] < FIRST_THREAD:
-                raise UnsupportedError("a kernel that begins without threads")
+                raise UnsupportedError("a kernel whose outermost loop is not bound to threads")
             found[s] = nest.forms.zero, nest.forms.zero
     for s, stage in nest.stages.items():
         scope = stage.ops.scope
         if scope not in ("", "global", "shared", "local"):
             raise UnsupportedError(f"storage in {scope}")
-        root = _root(plan, s)
+        root = root_of(plan, s)
         if root == s or scope not in ("shared", "local"):
             continue
         size = nest.forms.full(nest.ops.buffers[stage.ops.buffer].bytes)

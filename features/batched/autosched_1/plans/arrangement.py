@@ -19,7 +19,7 @@ from autosched.features.batched.autosched_1.plans.tiles import (
     cost_of,
     good_and_near,
 )
-from autosched.features.batched.autosched_1.plans.walks import walks
+from autosched.features.batched.autosched_1.plans.walks import walks, weighted
 from autosched.features.batched.autosched_1.plans.windows import Windows, unrolled
 from autosched.features.batched.forms import Ints
 from autosched.features.batched.stores import Floats
@@ -74,7 +74,6 @@ def _stepwise(
     worth = WORTH * busy
     goes_on = best.cycles - busy > worth
     least, limit = best.cycles.copy(), best.cycles - worth
-    most = best.steps.copy()
     others = ~first & goes_on[good.of]
     found = _best(nests, problems, good.of[others], good.tile[others], element, limit)
     limit = _take(best, found, limit)
@@ -200,7 +199,7 @@ def _in_both_orders(
     `SHORT_REDUCTION`."""
     rows, short = np.arange(len(of)), np.full(len(of), SHORT_REDUCTION)
     second = order_of(nests, problems, of, tile, 1)
-    some = rows[second.steps < SHORT_REDUCTION]  # with more steps, both orders are equal
+    some = rows[second.steps < SHORT_REDUCTION]  # with as many or more, both orders are equal
     first = order_of(nests, problems, of[some], tile[some], SHORT_REDUCTION)
     apart = first.differs(second.of(some))
     some = some[apart]
@@ -230,12 +229,4 @@ def _moved(
     held, chunks = problems.table.factors[-1][tile], problems.chunks[of]
     visits = tiled_visits(nests, of, order, held, chunks)
     moved = walks(visits, (element,) * (1 + len(nests.reads)), MEMORY)
-    return _weighted(moved.lines, LINE_CYCLES) + _weighted(moved.runs, RUN_CYCLES)
-
-
-def _weighted(counts: Floats, cycles: tuple[float, ...]) -> Floats:
-    """The weighted sum of the counts, added up from the first to the last."""
-    found: Floats = counts[0] * cycles[0]
-    for count, each in zip(counts[1:], cycles[1:], strict=True):
-        found = found + count * each
-    return found
+    return weighted(moved.lines, LINE_CYCLES) + weighted(moved.runs, RUN_CYCLES)

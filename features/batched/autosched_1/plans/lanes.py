@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import picked
+from autosched.features.batched.along_loops import picked, picked_in_all
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.lanes import LEAST_LANES, output_lanes
 from autosched.nest.loop_nest import InnerLoop, LoopNest
@@ -67,7 +67,7 @@ class Nests:
 
     def of(self, those: _Intp | Flags) -> Nests:
         """Copy these nests."""
-        return Nests(*[picked(getattr(self, field.name), those) for field in fields(self)])
+        return picked_in_all(self, those)
 
     def only(self, those: Flags) -> Nests:
         """Select these nests; the object itself if they are all."""

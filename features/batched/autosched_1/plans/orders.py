@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import marks, picked
+from autosched.features.batched.along_loops import marks, picked, picked_in_all
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.tiles import Problems
 from autosched.features.batched.autosched_1.plans.walks import Visits
@@ -39,14 +39,7 @@ class Order:
 
     def of(self, those: _Intp | Flags) -> Order:
         """Copy the orders of these nests."""
-        return Order(
-            picked(self.factors, those),
-            picked(self.rounds, those),
-            picked(self.outside, those),
-            picked(self.moved, those),
-            picked(self.inside, those),
-            self.steps[those],
-        )
+        return picked_in_all(self, those)
 
     def differs(self, other: Order) -> Flags:
         """Where the loops are in another order."""

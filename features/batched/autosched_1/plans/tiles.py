@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import marks_from_last, picked
+from autosched.features.batched.along_loops import marks_from_last, picked_in_all
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.forms import Flags, Ints
@@ -87,18 +87,7 @@ class Problems:
 
     def of(self, those: _Intp | Flags) -> Problems:
         """Select the problems of these nests."""
-        return Problems(
-            self.table,
-            self.core,
-            picked(self.loop, those),
-            picked(self.extents, those),
-            self.chunks[those],
-            picked(self.cost, those),
-            picked(self.varies, those),
-            self.weight[those],
-            self.finish[those],
-            self.most_parts[those],
-        )
+        return picked_in_all(self, those)
 
 
 def problems_of(nests: Nests, weight: Floats, core: Core, fit: int) -> Problems:

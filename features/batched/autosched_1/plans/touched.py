@@ -25,7 +25,7 @@ _FAR = np.int64(1) << 62  # larger than any stride
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2**64 over the golden ratio: multiples by n and m are at least 2**62 / |n - m| apart."""
 _FACTORS = np.array([0xD6E8FEB86659FD93, 0x94D049BB133111EB], np.uint64)
-"""Constants of wyhash and of the splitmix64 generator.
+"""Constants of the degski64 mixer and of the splitmix64 generator.
 
 They are 3 more than multiples of 8, so that no large power of 2 divides their powers less 1, and
 loops that change places change the sum.

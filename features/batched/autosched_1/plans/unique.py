@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 Keys = npt.NDArray[np.uint64]
+# Odd: 2**64 over the golden ratio, and the constant of the degski64 mixer.
 _FACTORS = np.array([[0x9E3779B97F4A7C15], [0xD6E8FEB86659FD93]], np.uint64)
 _IN_CACHE = 1024  # columns whose numbers stay in a near cache
 _SPREAD, _AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""Odd constants of the splitmix64 generator and of wyhash."""
+"""Odd constants of the splitmix64 generator."""
 
 
 def keys_of(columns: Sequence[npt.NDArray[np.int64]]) -> Keys:

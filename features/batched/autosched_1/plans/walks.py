@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import picked
+from autosched.features.batched.along_loops import picked_in_all
 from autosched.features.batched.autosched_1.plans.touched import Moving, Touched, touched
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
@@ -36,7 +36,7 @@ class Visits:
 
     def of(self, those: _Intp | Flags) -> Visits:
         """Select these nests."""
-        return Visits(picked(self.extents, those), picked(self.strides, those), self.first[those])
+        return picked_in_all(self, those)
 
 
 @dataclass(eq=False)
@@ -97,9 +97,13 @@ def _touched(visits: Visits, elements: tuple[int, ...], line: int) -> Touched:
 
 def cycles_of(counts: Floats) -> Floats:
     """`nest.memory_walk.Walk.cycles` for lines, runs and pages by (count, nest)."""
-    costs = (*LINE_CYCLES, *RUN_CYCLES, *PAGE_CYCLES)
-    found: Floats = counts[0] * costs[0]
-    for count, each in zip(counts[1:], costs[1:], strict=True):
+    return weighted(counts, (*LINE_CYCLES, *RUN_CYCLES, *PAGE_CYCLES))
+
+
+def weighted(counts: Floats, cycles: tuple[float, ...]) -> Floats:
+    """The weighted sum of the counts, added up from the first to the last."""
+    found: Floats = counts[0] * cycles[0]
+    for count, each in zip(counts[1:], cycles[1:], strict=True):
         found = found + count * each
     return found
 
