@@ -331,7 +331,9 @@ def test_records_that_are_refused(tmp_path: Path, fresh: str) -> None:
         autosched.torch.register(both)
     with pytest.raises(ConfigError, match="name: f is for one computation, the records are of"):
         autosched.torch.register(both, name="f")
-    with pytest.raises(ConfigError, match="tuned for CUDA; operators are of kernels for the CPU"):
+    with pytest.raises(
+        ConfigError, match="tuned for CUDA; operators are made of kernels for the CPU"
+    ):
         autosched.torch.register(written_here(tmp_path / "cuda.jsonl", cuda_record()))
     with pytest.raises(
         ConfigError, match=r"record file, what autosched\.tune returned, .* list of these, found 3"

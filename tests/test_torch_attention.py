@@ -90,10 +90,13 @@ def test_rows_that_a_mask_leaves_nothing_of_are_zeros() -> None:
 LEFT_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "random": (lambda q: attention(q, q, q, dropout_p=0.5), "at random: dropout_p=0.5"),
     "broadcast": (lambda q: attention(q[:1], q, q), "which does not fit"),
-    "many": (lambda q: attention(*[q.view(1, 1, 1, 2, 4, 5, 3)] * 3), "has 5 dimensions before"),
+    "many": (
+        lambda q: attention(*[q.view(1, 1, 1, 2, 4, 5, 3)] * 3),
+        "has 5 dimensions of batches",
+    ),
     "a scale": (
         lambda q: attention(q, q, q, scale=math.inf),
-        "its scale is no number that is known: inf",
+        "its scale must be a constant, finite number, found inf",
     ),
     "a type": (lambda q: attention(*[q.double()] * 3), "is float64, expected float32"),
 }

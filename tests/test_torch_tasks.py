@@ -283,15 +283,24 @@ LEFT_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "a type": (lambda x: torch.mm(x[0, 0].double(), x[0, 0].double().t()), "is float64, expected"),
     "one image": (lambda x: F.conv2d(x[0], x), "its input has 3 dimensions, 4 are expected"),
     "three tensors": (lambda x: torch.einsum("a,a,a->a", *x[0, 0, :3]), "it is of 3 tensors"),
-    "one index twice": (lambda x: torch.einsum("iiab,cb->ac", x, x[0, 0]), "one is repeated"),
-    "indices not told": (lambda x: torch.einsum("...a,ab->...b", x, x[0, 0].t()), "are not told"),
-    "nothing added up": (lambda x: torch.einsum("i,j->ij", x[0, 0, 0], x[0, 0, 0]), "adds up no"),
-    "of one tensor": (lambda x: torch.einsum("ij,kj->k", x[0, 0], x[0, 0]), "one of a single"),
+    "one index twice": (lambda x: torch.einsum("iiab,cb->ac", x, x[0, 0]), "repeats an index"),
+    "indices not told": (
+        lambda x: torch.einsum("...a,ab->...b", x, x[0, 0].t()),
+        "has an ellipsis",
+    ),
+    "nothing added up": (
+        lambda x: torch.einsum("i,j->ij", x[0, 0, 0], x[0, 0, 0]),
+        "it sums over no index",
+    ),
+    "of one tensor": (
+        lambda x: torch.einsum("ij,kj->k", x[0, 0], x[0, 0]),
+        "only one of its tensors has",
+    ),
     "a number of two": (lambda x: torch.einsum("i,i->", x[0, 0, 0], x[0, 0, 0]), "it has 0 ind"),
     "a row": (lambda x: F.linear(x, x[0, 0, 0]), "its weight has one dimension, at least 2"),
     "one for all": (
         lambda x: F.linear(x[0, 0], x[0, 0], x[0, 0, 0, :1]),
-        r"what it adds has the shape \(1,\)",
+        r"its bias has the shape \(1,\), \(4,\) is expected",
     ),
     "a number": (
         lambda x: x[0, 0, 0, 0].softmax(0),
@@ -302,7 +311,7 @@ LEFT_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
         lambda x: F.instance_norm(x, x[0, 0, 0, :3], x[0, 0, 0, 1:4], use_input_stats=False),
         "it normalises with means and variances that are given",
     ),
-    "along nothing": (lambda x: x[0, 0, 0, 0].mean(), "it is along no dimension"),
+    "along nothing": (lambda x: x[0, 0, 0, 0].mean(), "it reduces no dimension"),
     "fewer elements": (
         lambda x: F.avg_pool2d(x, 2, 2, 1, count_include_pad=False),
         "count_include_pad=False: windows at the border have fewer elements",
@@ -311,7 +320,7 @@ LEFT_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "a divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), "it has a divisor_override"),
     "windows that differ": (
         lambda x: F.adaptive_avg_pool2d(x, 3),
-        r"\(4, 5\) is no multiple of \(3, 3\): its windows differ",
+        r"its windows differ in size: \(4, 5\) is not a multiple of \(3, 3\)",
     ),
     "a wide border": (
         lambda x: F.conv_transpose2d(x, x[:, :2, :1, :1], padding=1),
@@ -323,7 +332,7 @@ LEFT_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     ),
     "a column": (
         lambda x: torch.addmm(x[0, 0, :, :1], x[0, 0], x[0, 0].t()),
-        r"what it adds has the shape \(4, 1\)",
+        r"what it adds has the shape \(4, 1\), \(4,\) is expected",
     ),
     "no kernel before": (lambda x: x * 2, "before it, and alone it is none"),
     "no rule": (lambda x: x.cumsum(0), "there is no rule for it here"),

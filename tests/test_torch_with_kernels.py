@@ -360,7 +360,7 @@ def test_a_kernel_that_would_have_to_store_an_input_at_each_call() -> None:
     report = autosched.torch.with_kernels(softmax, both, x, y).report
     assert [r.kind for r in report.replaced] == ["softmax"]
     assert [each.reason for each in report.left_out if each.operation.startswith("matmul")] == [
-        "its record wants B stored in another order at each call"
+        "its record needs a copy of B in another order at each call"
     ]
 
 
@@ -439,7 +439,9 @@ def test_a_model_is_traced_while_nothing_is_compiled() -> None:
 
 def test_records_that_do_not_serve(tmp_path: Path) -> None:
     model, (x,) = filled(nn.Linear(8, 16)), drawn((3, 8))
-    with pytest.raises(ConfigError, match="tuned for CUDA; operators are of kernels for the CPU"):
+    with pytest.raises(
+        ConfigError, match="tuned for CUDA; operators are made of kernels for the CPU"
+    ):
         autosched.torch.with_kernels(model, written_here(tmp_path / "cuda.jsonl", cuda_record()), x)
     other = kernels(model, x[:2])
     with pytest.raises(ConfigError, match=r"some of the 1 operation of .*, found Y\[i, j\] = sum"):
@@ -467,10 +469,12 @@ def test_it_stays_in_inference_and_as_it_was_tuned() -> None:
         warnings.simplefilter("error")  # it is told once
         whole.train().eval()
     for change in (whole.double, whole.bfloat16, lambda: fast.to("meta")):
-        with pytest.raises(ConfigError, match=r"_W is float32 on cpu, .* would be .*; convert"):
+        with pytest.raises(ConfigError, match=r"_W is float32 on cpu, .* would become .*: convert"):
             change()
     image, (y,) = filled(nn.Conv2d(3, 4, 2)), drawn((1, 3, 4, 4))
-    with pytest.raises(ConfigError, match=r"strides \(12, 4, 2, 1\) and would be .* \(12, 1, 6, 3"):
+    with pytest.raises(
+        ConfigError, match=r"strides \(12, 4, 2, 1\) and would become .* \(12, 1, 6, 3"
+    ):
         agree(image, y).to(memory_format=torch.channels_last)
     torch.testing.assert_close(fast.float().cpu().share_memory()(x), model(x).detach())
 

@@ -36,7 +36,9 @@ def attention(node: Any) -> Computation:
     *batch, rows, inner = shape_of(query)
     columns, width = shape_of(key)[-2], shape_of(value)[-1]
     if len(batch) > len(_BATCH):
-        raise NoRuleError(f"it has {len(batch)} dimensions before the matrices'")
+        raise NoRuleError(
+            f"it has {len(batch)} dimensions of batches, {len(_BATCH)} at most are supported"
+        )
     lengths = dict(zip(_BATCH, batch, strict=False))
     lengths |= {"i": rows, "e": inner, "j": columns, "f": width}
     lead: list[tuple[str, ...]] = [(axis,) for axis in _BATCH[: len(batch)]]
@@ -52,7 +54,7 @@ def attention(node: Any) -> Computation:
     at = f"{outer}, " if outer else ""
     scale = inner**-0.5 if given["scale"] is None else given["scale"]
     if not isinstance(scale, int | float) or not math.isfinite(scale):
-        raise NoRuleError(f"its scale is no number that is known: {scale}")
+        raise NoRuleError(f"its scale must be a constant, finite number, found {scale}")
     mask = _mask(given, [*lead, ("i",), ("j",)], lengths)
     kept = mask.kept
     s, most = f"S[{at}i, j]", f"m[{at}i]"

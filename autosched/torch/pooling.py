@@ -53,7 +53,7 @@ def adaptive_avg_pool(node: Any) -> Computation:
     x, axes = node.args[0], _axes(node)
     sizes, counts = shape_of(x)[-axes:], shape_of(node)[-axes:]
     if any(size % number for size, number in zip(sizes, counts, strict=True)):
-        raise NoRuleError(f"{sizes} is no multiple of {counts}: its windows differ")
+        raise NoRuleError(f"its windows differ in size: {sizes} is not a multiple of {counts}")
     kernel = [size // number for size, number in zip(sizes, counts, strict=True)]
     windows = [Window(k, k, 0, 0) for k in kernel]
     return _over(node, x, windows, "avg_pool", "mean", "0")

@@ -25,7 +25,7 @@ def linear(node: Any) -> Computation:
             raise NoRuleError(f"its {name} has one dimension, at least 2 are expected")
     columns, terms = shape_of(weight)
     if bias is not None and shape_of(bias) != (columns,):
-        raise NoRuleError(f"what it adds has the shape {shape_of(bias)}")
+        raise NoRuleError(f"its bias has the shape {shape_of(bias)}, ({columns},) is expected")
     rows = math.prod(shape_of(node)[:-1])
     result = Computation(
         kind="linear",
@@ -60,7 +60,9 @@ def _product(node: Any, left: Any, right: Any) -> Computation:
         return _product_with_matrix(node, left, right)
     *batch, rows, columns = shape_of(node)
     if len(batch) > len(_BATCH):
-        raise NoRuleError(f"it has {len(batch)} dimensions before the matrices'")
+        raise NoRuleError(
+            f"it has {len(batch)} dimensions of batches, {len(_BATCH)} at most are supported"
+        )
     axes = _BATCH[: len(batch)]
     lengths = dict(zip((*axes, "i", "j", "k"), (*batch, rows, columns, shape_of(left)[-1])))
     first, a = _read_broadcast("A", left, (*axes, "i", "k"), lengths)
@@ -84,13 +86,15 @@ def baddbmm(node: Any) -> Computation:
     result = _product(node, given["batch1"], given["batch2"])
     factors = given["alpha"], given["beta"]
     if not all(isinstance(each, int | float) and math.isfinite(each) for each in factors):
-        raise NoRuleError(f"its factors are no numbers that are known: {factors}")
+        raise NoRuleError(f"alpha and beta must be constant, finite numbers, found {factors}")
     value = f"{result.value} * {float(given['alpha'])!r}"
     if given["beta"] == 0:  # what is added is not read
         return result.then("mul", value)
     placed = reading(result, given["self"], shape_of(node))
     if placed is None:
-        raise NoRuleError(f"what it adds has the shape {shape_of(given['self'])}")
+        raise NoRuleError(
+            f"what it adds has the shape {shape_of(given['self'])}, which does not fit"
+        )
     text = f"{value} + {placed.text} * {float(given['beta'])!r}"
     return placed.computation.then("mul+add", text)
 
@@ -107,7 +111,7 @@ def einsum(node: Any) -> Computation:
     shared = set(texts[0]) & set(texts[1])
     summed = [letter for letter in dict.fromkeys("".join(texts)) if letter not in result]
     if not summed or not shared.issuperset(summed):
-        raise NoRuleError("it adds up no index of both tensors, or one of a single tensor")
+        raise NoRuleError("it sums over no index, or over one that only one of its tensors has")
     if len(result) > len(_RESULT) or len(summed) > len(_SUMMED) or not result:
         raise NoRuleError(f"it has {len(result)} indices, and adds up {len(summed)}")
     names = {**dict(zip(result, _RESULT, strict=False)), **dict(zip(summed, _SUMMED, strict=False))}
@@ -144,7 +148,9 @@ def _letters(equation: str) -> tuple[list[str], str]:
     if not arrow:  # those that occur once, in the order of the alphabet
         result = "".join(each for each in sorted({*tensors} - {","}) if tensors.count(each) == 1)
     if "." in equation or any(len(set(text)) < len(text) for text in (*several, result)):
-        raise NoRuleError(f"its indices are {equation}: one is repeated, or they are not told")
+        raise NoRuleError(
+            f"its equation {equation} repeats an index of a tensor or has an ellipsis"
+        )
     return several, result
 
 
@@ -155,7 +161,8 @@ def addmm(node: Any) -> Computation:
         raise NoRuleError("it has factors alpha or beta")
     bias, left, right = given["self"], given["mat1"], given["mat2"]
     if shape_of(bias) != shape_of(node)[1:]:
-        raise NoRuleError(f"what it adds has the shape {shape_of(bias)}")
+        expected = shape_of(node)[1:]
+        raise NoRuleError(f"what it adds has the shape {shape_of(bias)}, {expected} is expected")
     first, a = _read("A", left, ("i", "k"))
     second, b = _read("B", right, ("k", "j"))
     result = Computation(

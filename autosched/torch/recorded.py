@@ -82,7 +82,7 @@ def put_kernels(
     for match in matches:
         found, moved = _fastest(match, known, replacement)
         if found is None:
-            reason = f"its record wants {', '.join(moved)} stored in another order at each call"
+            reason = f"its record needs a copy of {', '.join(moved)} in another order at each call"
             reason = reason if moved else f"no record of {inputs_text(match.task)}"
             others.append(LeftOut(match.computation.kind, match.place, reason))
             continue

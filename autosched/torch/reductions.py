@@ -52,7 +52,7 @@ def _reduced(node: Any, reducer: str) -> Computation:
     axes = tuple(sorted(indices.keys() & {*_KEPT}, key=lambda i: wanted.index(indices[i][0])))
     ranges = ", ".join(each for each in indices if each in _REDUCED)
     if not ranges:
-        raise NoRuleError("it is along no dimension")
+        raise NoRuleError("it reduces no dimension")
     if not axes:
         axes, indices = ("a",), {"a": [], **indices}
     sizes = {each: math.prod(shape[d] for d in several) for each, several in indices.items()}

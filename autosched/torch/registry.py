@@ -128,8 +128,8 @@ def refuse_cuda(tuned: TunedKernel) -> None:
     """Raise ConfigError for a record that is not for the CPU."""
     if tuned.task.target.is_gpu:
         raise ConfigError(
-            f"{tuned.task.name} was tuned for CUDA; operators are of kernels for the CPU. One for "
-            "CUDA takes PyTorch's tensors as they are: autosched.load_best(records)(x, y)"
+            f"{tuned.task.name} was tuned for CUDA; operators are made of kernels for the CPU. "
+            "Those for CUDA take PyTorch's tensors as they are: autosched.load_best(records)(x, y)"
         )
 
 

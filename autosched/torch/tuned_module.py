@@ -96,9 +96,9 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
             before, after = _how_stored(tensor), _how_stored(function(tensor))
             if before != after:
                 raise ConfigError(
-                    f"a model with kernels: its weights stay as kernels were tuned for, {name} is "
-                    f"{before} and would be {after}; convert the model as it was, and call "
-                    "with_kernels again"
+                    "a model with kernels: its weights must stay as the kernels were tuned for; "
+                    f"{name} is {before} and would become {after}: convert the original model, "
+                    "then call with_kernels again"
                 )
         return super()._apply(function, recurse)
 
