@@ -12,11 +12,10 @@ from autosched.torch.computation import Computation, NoRuleError, Operand, Shape
 from autosched.torch.element_types import FLOATS, INTEGERS, before_widening
 from autosched.torch.model_graph import shape_of, value_of
 from autosched.torch.parts import part_of
+from autosched.torch.strides import FORMATS
 
 _aten = torch.ops.aten
 _expand = _aten.expand.default
-_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
-"""Formats of memory with channels last, by the number of dimensions."""
 
 
 def read(
@@ -51,14 +50,13 @@ def stored(
     function takes them. For a node that is channels last it makes `X[n, h - 1, w, g, c]` of
     `[["n"], ["g", "c"], ["h - 1"], ["w"]]`.
     """
-    source = before_widening(node)
-    order = storage_order(source)
+    order = storage_order(before_widening(node))
 
     def text(indices: Sequence[Sequence[str]]) -> str:
         return f"{name}[{', '.join(index for d in order for index in indices[d])}]"
 
     shape = tuple(length for d in order for length in lengths[d])
-    return text, Operand((source,), shape, order=unless_usual(order))
+    return text, ordered(node, shape, order)
 
 
 def ordered(node: Any, shape: Shape, order: tuple[int, ...]) -> Operand:
@@ -76,7 +74,7 @@ def storage_order(node: Any) -> tuple[int, ...]:
     value = value_of(node)
     shape, strides = shape_of(node), value.stride()
     usual, last = tuple(range(value.dim())), channels_last(value.dim())
-    images = value.dim() in _FORMATS
+    images = value.dim() in FORMATS
     several = zip(strides, shape, strict=True)
     if strides == _strides(shape, usual) or any(s == 0 and size > 1 for s, size in several):
         return usual
@@ -84,7 +82,7 @@ def storage_order(node: Any) -> tuple[int, ...]:
         return last
     if value.is_contiguous():
         return usual
-    if images and value.is_contiguous(memory_format=_FORMATS[value.dim()]):
+    if images and value.is_contiguous(memory_format=FORMATS[value.dim()]):
         return last
     return tuple(sorted(usual, key=lambda d: -strides[d]))
 

@@ -34,7 +34,8 @@ _TRACED_WELL = {
 _TRACED_AS_CONTIGUOUS = {_aten.roll.default, _aten.channel_shuffle.default}
 """What PyTorch stores as its input is stored, which its trace does not tell."""
 
-_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""Formats of memory with channels last, by the number of dimensions."""
 
 
 def settle_strides(graph: Any) -> None:
@@ -82,7 +83,7 @@ def _may_mislead(node: Any, user: Any) -> bool:
     kinds = _formats(value)
     if not kinds or value.stride() == kinds[0]:
         return False
-    if not value.is_contiguous(memory_format=_FORMATS[value.dim()]):
+    if not value.is_contiguous(memory_format=FORMATS[value.dim()]):
         return False
     told = user.target in _TRACED_WELL or torch.Tag.pointwise in getattr(user.target, "tags", ())
     return not told or bool(value.stride() != kinds[1])
@@ -90,9 +91,9 @@ def _may_mislead(node: Any, user: Any) -> bool:
 
 def _formats(value: Any) -> list[tuple[int, ...]]:
     """The strides that both formats give its shape; nothing for what has no such formats."""
-    if not isinstance(value, torch.Tensor) or value.dim() not in _FORMATS:
+    if not isinstance(value, torch.Tensor) or value.dim() not in FORMATS:
         return []
-    formats = torch.contiguous_format, _FORMATS[value.dim()]
+    formats = torch.contiguous_format, FORMATS[value.dim()]
     made = (torch.empty(value.shape, device="meta", memory_format=each) for each in formats)
     return [each.stride() for each in made]
 
