@@ -30,11 +30,13 @@ def test_a_model_of_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_mixed_handler")
     pretrain = importlib.import_module("pretrain")
     tasks = [("softmax", {"M": 32, "N": 32}), ("add_relu", {"M": 32, "N": 32})]
-    pretrain.collect(tmp_path, 6, cuda_target("sm_90"), tasks)
-    paths = sorted(tmp_path.glob("*.jsonl"))
-    assert [path.name for path in paths] == ["00_softmax.jsonl", "01_add_relu.jsonl"]
+    pretrain.collect(tmp_path, 4, 2, cuda_target("sm_90"), tasks)
+    paths = sorted(tmp_path.iterdir())
+    assert [path.name for path in paths] == ["000_softmax.jsonl", "001_add_relu.jsonl"]
     contents = read_log(paths[0])
-    assert len(contents.records) == 6 and all(r.result.valid for r in contents.records)
+    assert all(r.result.valid for r in contents.records)
+    guided = [r.search["predicted"] is not None for r in contents.records]
+    assert guided[:4] == [False] * 4 and len(guided) == 8 and any(guided[4:])
     assert [e["gpus"][0]["name"] for e in contents.environments.values()] == ["fake GPU"]
 
     model = pretrain.train(paths, "cuda", TUNING, None)
