@@ -16,6 +16,7 @@ from autosched.task import Task
 from autosched.tir.function import IRModule, PrimFunc
 
 if TYPE_CHECKING:
+    from autosched.codegen.cubin_cache import CubinCache
     from autosched.runtime.cpu import CpuArtifact
     from autosched.runtime.cuda_artifact import CudaArtifact
 
@@ -43,11 +44,14 @@ def build_candidate(task: Task, steps: Iterable[Step], *, name: str = "kernel") 
 
 
 def build_cuda_candidate(
-    task: Task, steps: Iterable[Step], target: Target | None = None
+    task: Task,
+    steps: Iterable[Step],
+    target: Target | None = None,
+    cubins: CubinCache | None = None,
 ) -> CudaArtifact:
-    """One candidate for a GPU with its cubin (`driver.build_cuda`)."""
+    """One candidate for a GPU with its cubin, from `cubins` if it is there (`driver.build_cuda`)."""
     with task.lowering.context():
-        return build_cuda(task.dag, steps, target or task.target, task.function_name)
+        return build_cuda(task.dag, steps, target or task.target, task.function_name, cubins)
 
 
 def cuda_source_of_candidate(

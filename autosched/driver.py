@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from autosched.arguments import instance
@@ -21,6 +22,7 @@ from autosched.transform.framework.context import PassContext, PassInfo, Program
 from autosched.transform.framework.passes import Pass, Sequential
 
 if TYPE_CHECKING:
+    from autosched.codegen.cubin_cache import CubinCache
     from autosched.runtime.cpu import CpuArtifact
     from autosched.runtime.cuda_artifact import CudaArtifact
     from autosched.runtime.host import HostArtifact
@@ -183,9 +185,15 @@ def lower_to_kernels(func: PrimFunc) -> IRModule:
 
 
 def build_cuda(
-    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = "main"
+    dag: ComputeDAG,
+    steps: Iterable[Step],
+    target: Target,
+    name: str = "main",
+    cubins: CubinCache | None = None,
 ) -> CudaArtifact:
     """Source and launch plan of one candidate for a GPU, and its cubin for `target.arch`.
+
+    `cubins`, where given, is asked for the cubin first, and keeps it.
 
     Raises ScheduleError, CompileError, or ConfigError when NVRTC is missing.
     """
@@ -199,7 +207,8 @@ def build_cuda(
                 kind="illegal",
             )
     nvrtc = load_nvrtc(target.arch)
-    compiled = nvrtc.compile(artifact.source, target.arch, statements=artifact.statements)
+    compile_ = nvrtc.compile if cubins is None else partial(cubins.compile, nvrtc)
+    compiled = compile_(artifact.source, target.arch, statements=artifact.statements)
     return artifact.with_cubin(compiled)
 
 

@@ -14,7 +14,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
-from autosched.session.kernel_cache import VARIABLE
+from autosched.session.cache_folder import VARIABLE
 from autosched.session.tuned import TunedKernel
 from kit.exporting import cuda_record, record
 from kit.records import written_here

@@ -11,7 +11,8 @@ from autosched.cli.console import plain, print_json, seconds_text, text_width, w
 from autosched.cli.table import table
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents
-from autosched.session.kernel_cache import KernelCache, cache_folder
+from autosched.session.cache_folder import cache_folder, cubin_cache
+from autosched.session.kernel_cache import KernelCache
 from autosched.session.load_best import best_for_here, origin_of
 from autosched.session.reading import each_once, not_rebuilt, read_records
 from autosched.session.this_gpu import gpu_of
@@ -91,6 +92,9 @@ def clear(names: Sequence[str], *, everything: bool) -> None:
         if file not in removed:
             warn(f"note: {file.name} is being tuned and stays")
     plain(f"{count(len(removed), 'kernel')} removed from {cache.folder}")
+    cubins = cubin_cache()
+    if everything and cubins is not None and (number := cubins.clear()):
+        plain(f"{count(number, 'compiled GPU kernel')} removed from {cubins.folder}")
 
 
 def _is_called(file: Path, name: str) -> bool:

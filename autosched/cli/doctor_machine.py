@@ -16,7 +16,8 @@ from autosched.measure.bandwidth import free_bytes
 from autosched.measure.environment import fingerprint
 from autosched.measure.steady import two_speeds
 from autosched.process.worker import Worker
-from autosched.session.kernel_cache import KernelCache, cache_folder
+from autosched.session.cache_folder import cache_folder
+from autosched.session.kernel_cache import KernelCache
 from autosched.target import Target
 from autosched.words import count, last_line
 

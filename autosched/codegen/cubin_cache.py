@@ -62,7 +62,7 @@ class CubinCache:
         return _read(data)
 
     def put(self, key: str, compiled: Compiled) -> None:
-        """Keeps an entry; if the folder cannot be written, the cache stays as it is."""
+        """Keep an entry; if the folder cannot be written, the cache stays as it is."""
         header = json.dumps({"log": compiled.log, "arch": compiled.arch}).encode()
         data = _MAGIC + struct.pack("<QQ", len(header), len(compiled.cubin))
         with suppress(OSError):
@@ -76,6 +76,15 @@ class CubinCache:
                 Path(name).unlink(missing_ok=True)
                 raise
             self._shrink()
+
+    def clear(self) -> int:
+        """Remove all entries; returns how many there were."""
+        removed = 0
+        for path in self.folder.glob("*" + _SUFFIX):
+            with suppress(OSError):  # another process may have removed it
+                path.unlink()
+                removed += 1
+        return removed
 
     def _shrink(self) -> None:
         entries = []

@@ -14,7 +14,8 @@ from autosched.layout import LayoutOption
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.session.api import run, shows_progress
-from autosched.session.kernel_cache import Found, KernelCache, cache_folder, folder_of
+from autosched.session.cache_folder import cache_folder, folder_of
+from autosched.session.kernel_cache import Found, KernelCache
 from autosched.session.settings import TuneSettings
 from autosched.session.this_cpu import is_this_cpu
 from autosched.session.tuned import TunedKernel

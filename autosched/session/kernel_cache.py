@@ -4,6 +4,7 @@
     matmul-2f0c61d0a4f4e1bb.part.jsonl   records of a run that is under way, or was killed
     matmul-2f0c61d0a4f4e1bb.lock         held while the task is tuned
     measuring-HOST.lock                  held by whoever measures on that machine
+    cubins/                              what was compiled for GPUs (cache_folder.py)
 
 Record files are used instead of a data base because every command reads them, a damaged line costs
 only that line, and a file that is replaced atomically (rename) is read without a lock. Locks are
@@ -23,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosched import arguments
 from autosched.errors import CompileError, ConfigError, ScheduleError
 from autosched.measure.journal import SUFFIX
 from autosched.measure.log_lines import log_lines
@@ -32,6 +32,7 @@ from autosched.measure.records import LogContents, Record, is_head, is_later, re
 from autosched.output_file import replacing, takes_records
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
+from autosched.session.cache_folder import VARIABLE
 from autosched.session.load_best import best_for_here, origin_of
 from autosched.session.reading import read_records, unused
 from autosched.session.this_gpu import gpu_of
@@ -39,47 +40,12 @@ from autosched.task import Task
 from autosched.user_warning import Tell
 from autosched.words import visible
 
-VARIABLE = "AUTOSCHED_CACHE"
 _SUFFIX = ".jsonl"
 _PART = ".part.jsonl"
 _LOCK = ".lock"
 _NAME = re.compile(r".*-.*(?<!\.part)\.jsonl", re.DOTALL)
 """The names of record files of complete runs."""
 _RUN = re.compile(r"\.part\.jsonl$")
-
-
-def cache_folder() -> Path:
-    """`$AUTOSCHED_CACHE`, or the folder `autosched/kernels` of the user's caches (XDG).
-
-    Raises ConfigError where the user has none.
-    """
-    given = os.environ.get(VARIABLE)
-    if given:
-        return folder_of(VARIABLE, given)
-    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if caches.is_absolute():  # others are to be ignored, says the standard
-        return caches / "autosched" / "kernels"
-    try:
-        return Path.home() / ".cache" / "autosched" / "kernels"
-    except RuntimeError:
-        raise ConfigError(
-            f"there is no home folder for the cache of kernels; set {VARIABLE} to a folder"
-        ) from None
-
-
-def folder_of(name: str, value: Any) -> Path:
-    """`value`, called `name` in messages, as an absolute path. Raises ConfigError if it is none."""
-    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise ConfigError(f"{name}: expected the path of a folder, {arguments.found(value)}")
-    try:
-        return Path(text).expanduser().absolute()
-    except RuntimeError as error:
-        raise ConfigError(f"{name}: {text}: no user of that name has a home folder") from error
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"{name}: {text} leads nowhere: the current folder was deleted; give an absolute path"
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from autosched.runtime.origin import Origin
 from autosched.search.progress import TuneResult
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.again import Again
+from autosched.session.cache_folder import cubin_cache
 from autosched.session.export import ExportOptions, export
 from autosched.session.peer import Peer
 from autosched.session.race import Final, Race
@@ -70,8 +71,9 @@ class TunedKernel:
 
         For a CPU it is built for this machine's, whatever the task's target, and takes arrays in
         host memory; with a layout rewrite for pre-transformed inputs, `kernel.prepare` stores those
-        as the kernel expects them. For CUDA it is compiled for the first GPU of this machine, and
-        takes arrays of NumPy, CuPy, PyTorch, Numba and PyCUDA.
+        as the kernel expects them. For CUDA it is compiled for the first GPU of this machine, once
+        for all processes (`cubin_cache`), and takes arrays of NumPy, CuPy, PyTorch,
+        Numba and PyCUDA.
 
         Raises CompileError when code generation refuses the candidate; for CUDA MeasureError
         without a driver, ConfigError without NVRTC.
@@ -85,7 +87,7 @@ class TunedKernel:
             return kernel
         driver = open_driver()
         target = replace(task.target, arch=arch_of(driver.capability(0)))
-        artifact = build_cuda_candidate(task, self.record.steps, target)
+        artifact = build_cuda_candidate(task, self.record.steps, target, cubin_cache())
         kernel = load_cuda(artifact, task.function_name, driver)
         kernel.origin = self.origin
         return kernel

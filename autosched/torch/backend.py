@@ -15,7 +15,8 @@ from typing import Any
 
 from autosched.arguments import found
 from autosched.errors import ConfigError
-from autosched.session.kernel_cache import VARIABLE, KernelCache, cache_folder
+from autosched.session.cache_folder import VARIABLE, cache_folder
+from autosched.session.kernel_cache import KernelCache
 from autosched.session.load_best import best_kernels
 from autosched.torch.compiled_graph import CompiledGraph
 from autosched.torch.recorded import Known, Report, best_by_computation

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 import autosched
+from autosched.codegen.cubin_cache import CubinCache
+from autosched.codegen.nvrtc import Compiled
 from autosched.measure.records import read_log
 from kit.cli import Cli
 
@@ -64,6 +66,12 @@ def test_kernels_are_removed_by_name(cli: Cli, log: Path, folder: Path) -> None:
     assert cli("cache", "clear", "matmul").out == f"1 kernel removed from {folder}\n"
     assert cli("cache", "clear", "--all").out == f"0 kernels removed from {folder}\n"
     assert not list(folder.iterdir())
+    cubins = folder / "cubins"
+    CubinCache(cubins).put("key", Compiled(b"code", "", {}, 0.5, "sm_80"))
+    assert cli("cache", "clear", "--all").out == (
+        f"0 kernels removed from {folder}\n1 compiled GPU kernel removed from {cubins}\n"
+    )
+    cubins.rmdir()
     cli("cache", "add", log)
     (file,) = folder.glob("*.jsonl")
     file.rename(file.with_suffix(".part.jsonl"))  # of a run that was killed

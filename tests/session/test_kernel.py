@@ -24,7 +24,8 @@ from autosched.runtime.cpu import CpuKernel
 from autosched.search.options import SearchOptions
 from autosched.session import api, kernel_cache
 from autosched.session import kernel as kernel_module
-from autosched.session.kernel_cache import KernelCache, cache_folder
+from autosched.session.cache_folder import cache_folder
+from autosched.session.kernel_cache import KernelCache
 from autosched.session.settings import TuneSettings
 from autosched.target import cpu_target
 from autosched.task import Task

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
 
 import autosched
+from autosched.codegen.nvrtc import Nvrtc
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.environment import cpu_model
 from autosched.measure.record_log import RecordLog
@@ -177,16 +179,27 @@ BOUND = steps_from_json(
 )
 
 
+@pytest.mark.parametrize("kept", [True, False])
 def test_a_record_for_cuda_is_built_for_the_gpu_that_is_there(
-    log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: bool
 ) -> None:
+    """It is compiled once for all processes, where the user has a folder for that."""
+    cache = tmp_path / "cache" if kept else Path("~nobody-of-that-name/cache")
+    monkeypatch.setenv("AUTOSCHED_CACHE", str(cache))
+
     def multiply(*arrays: Any) -> None:
         a, b, c = (array[:256].reshape(16, 16) for array in arrays)
         c[:] = a @ b
 
     driver = FakeDriver({"matmul_kernel": multiply}, (8, 6))
     monkeypatch.setattr(tuned, "open_driver", lambda: driver)
-    kernel = autosched.load_best(log(record(matmul(target=cuda_target("sm_90")), 1e-3, BOUND)))
+    path = log(record(matmul(target=cuda_target("sm_90")), 1e-3, BOUND))
+    autosched.load_best(path)
+    assert len(list(cache.glob("cubins/*.cubin"))) == kept
+    compile_ = create_autospec(Nvrtc.compile, side_effect=Nvrtc.compile)
+    monkeypatch.setattr(Nvrtc, "compile", compile_)
+    kernel = autosched.load_best(path)
+    assert compile_.call_count == (not kept)
     assert repr(kernel).startswith("<CUDA kernel matmul(A: float32[16, 16], B: ")
     assert " for sm_86; matmul(M=16, N=16, K=16): 1 ms measured" in repr(kernel)
     assert_multiplies(kernel)
