@@ -10,8 +10,8 @@ or, for GPUs, on a machine that has one:
 
 The model for GPUs in the repository is trained on benchmarks/data/gpu_h200.tar.xz, which was
 collected before searches chose candidates (`--guided 0`). The model for CPUs is trained on what
-`collect` measures (half an hour on two cores of a Zen 4), on what it measures with `--avx2 --tasks
-53 --random 32 --guided 48` (ten minutes), and on the files of
+`collect` measures (40 minutes on two cores of a Zen 4), on what it measures with `--avx2 --tasks 53
+--random 32 --guided 48` (ten minutes), and on the files of
 benchmarks/data/search_quality_sapphire_rapids.tar.xz, which another machine measured: times only
 count within their task. `train --without OP` leaves out the records of an operator. A search of
 that operator with such a model (benchmarks/search_quality.py --models) shows the effect of the

@@ -44,7 +44,8 @@ after FP8ComputeLegalize{promote="float32", explicit=False}:
         for i in range(100):
             D[i] = float8_e5m2(exp(float32(A[i])))
 
-GPUs of compute capability 8.9 and later convert by instructions:
+For GPUs of compute capability 8.9 and later, which have 8-bit floats, casts stay casts; the code
+generator writes the conversions (codegen/cuda_float8.py):
 
 before:
     def main(A: Buffer((100,), float8_e5m2), D: Buffer((100,), float8_e5m2)):
