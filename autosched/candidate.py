@@ -49,7 +49,7 @@ def build_cuda_candidate(
     target: Target | None = None,
     cubins: CubinCache | None = None,
 ) -> CudaArtifact:
-    """One candidate for a GPU with its cubin, from `cubins` if it is there (`driver.build_cuda`)."""
+    """One candidate for a GPU with its cubin, which `cubins` may have (`driver.build_cuda`)."""
     with task.lowering.context():
         return build_cuda(task.dag, steps, target or task.target, task.function_name, cubins)
 
