@@ -2,8 +2,8 @@
 
 The key covers everything that the cubin depends on: source, options (with the architecture),
 version and size of the compiler. An entry is one file, written under another name and renamed, so
-that several processes may share the folder. A file that is cut short or has another format counts
-as missing.
+that several processes may share the folder. A file that is damaged or has another format counts as
+missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pathlib import Path
 from autosched.codegen.nvrtc import Compiled, Nvrtc, nearest_arch
 from autosched.codegen.nvrtc_log import resources
 
-_MAGIC = b"ASCUBIN1"
+_MAGIC = b"ASCUBIN2"
+_LENGTH = struct.Struct("<Q")
 _SUFFIX = ".cubin"
 
 
@@ -64,13 +65,13 @@ class CubinCache:
     def put(self, key: str, compiled: Compiled) -> None:
         """Keep an entry; if the folder cannot be written, the cache stays as it is."""
         header = json.dumps({"log": compiled.log, "arch": compiled.arch}).encode()
-        data = _MAGIC + struct.pack("<QQ", len(header), len(compiled.cubin))
+        content = _LENGTH.pack(len(header)) + header + compiled.cubin
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(data + header + compiled.cubin)
+                    file.write(_MAGIC + hashlib.sha256(content).digest() + content)
                 Path(name).replace(self.folder / (key + _SUFFIX))
             except OSError:
                 Path(name).unlink(missing_ok=True)
@@ -107,12 +108,13 @@ def cache_key(source: str, options: Sequence[str], build: str) -> str:
 
 
 def _read(data: bytes) -> Compiled | None:
-    start = len(_MAGIC) + 16
-    if len(data) < start or data[: len(_MAGIC)] != _MAGIC:
+    """The entry in a file, or None where the file is damaged or has another format."""
+    start = len(_MAGIC) + hashlib.sha256().digest_size
+    digest, content = data[len(_MAGIC) : start], data[start:]
+    if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(content).digest() != digest:
         return None
-    header_size, cubin_size = struct.unpack_from("<QQ", data, len(_MAGIC))
-    if len(data) != start + header_size + cubin_size:
-        return None
-    header = json.loads(data[start : start + header_size])
+    (length,) = _LENGTH.unpack_from(content)
+    cubin = _LENGTH.size + length  # where it begins
+    header = json.loads(content[_LENGTH.size : cubin])
     log: str = header["log"]
-    return Compiled(data[start + header_size :], log, resources(log), 0.0, header["arch"])
+    return Compiled(content[cubin:], log, resources(log), 0.0, header["arch"])

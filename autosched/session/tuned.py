@@ -72,8 +72,8 @@ class TunedKernel:
         For a CPU it is built for this machine's, whatever the task's target, and takes arrays in
         host memory; with a layout rewrite for pre-transformed inputs, `kernel.prepare` stores those
         as the kernel expects them. For CUDA it is compiled for the first GPU of this machine, once
-        for all processes (`cubin_cache`), and takes arrays of NumPy, CuPy, PyTorch,
-        Numba and PyCUDA.
+        for all processes (`cubin_cache`), and takes arrays of NumPy, CuPy, PyTorch, Numba and
+        PyCUDA.
 
         Raises CompileError when code generation refuses the candidate; for CUDA MeasureError
         without a driver, ConfigError without NVRTC.

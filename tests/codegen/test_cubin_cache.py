@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,12 +52,27 @@ def test_everything_that_decides_a_cubin_is_in_the_key() -> None:
     assert len(keys) == 6
 
 
-@pytest.mark.parametrize("damage", [b"", b"other file", None])
-def test_a_damaged_file_counts_as_missing(tmp_path: Path, damage: bytes | None) -> None:
+def _flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: b"other file",
+        lambda data: data[:-1],
+        lambda data: data[:20],
+        lambda data: _flipped(data, 44),  # in the length of the header
+        lambda data: _flipped(data, 50),  # in the header
+        lambda data: _flipped(data, len(data) - 1),  # in the code
+    ],
+)
+def test_a_damaged_file_counts_as_missing(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     cache = CubinCache(tmp_path)
     cache.put("key", entry(100, "log"))
     (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:-1] if damage is None else damage)
+    path.write_bytes(damage(path.read_bytes()))
     assert cache.get("key") is None
     cache.put("key", entry(100, "log"))
     found = cache.get("key")
