@@ -125,7 +125,7 @@ def as_shipped(path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    first = commands.add_parser("collect", help="measure random candidates")
+    first = commands.add_parser("collect", help="measure candidates of each task")
     first.add_argument("folder", type=Path)
     first.add_argument("--random", type=int, default=RANDOM, help="random candidates of each task")
     first.add_argument("--guided", type=int, default=GUIDED, help="trials of each search")
