@@ -144,9 +144,8 @@ def main() -> None:
         target = cuda_target(options.arch) if options.arch else cpu_target()
         if options.avx2:
             target = replace(target, cpu="znver3", features="+avx,+avx2,+fma", vector_bytes=32)
-        tasks = GPU_TASKS if target.is_gpu else TASKS
-        some = tasks[: options.tasks]
-        collect(options.folder, options.random, options.guided, target, some)
+        tasks = (GPU_TASKS if target.is_gpu else TASKS)[: options.tasks]
+        collect(options.folder, options.random, options.guided, target, tasks)
         return
     if not options.out.parent.is_dir():  # checked before the minutes of training
         parser.error(f"--out {options.out}: there is no folder {options.out.parent}")

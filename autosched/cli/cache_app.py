@@ -56,7 +56,9 @@ def clear(
     names: Annotated[
         list[str] | None, typer.Argument(help="Operators, or files as cache list shows them.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All kernels.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All kernels, and what was compiled for GPUs.")
+    ] = False,
 ) -> None:
     """Remove kernels, except those that are being tuned."""
     from autosched.cli import cache as command
