@@ -94,6 +94,9 @@ def _if_then_else(b: FunctionBuilder, e: Call) -> str:
     condition, first, second = e.args
     arms = (first, second)
     lanes = condition.dtype.lanes
+    chosen = llvm_memory.load_or_constant(b, e)
+    if chosen is not None:
+        return chosen
     safe = all(_cheap(a) and _trap_free(b, a) for a in arms) and not _asks_for_null(condition)
     if lanes > 1 or safe:
         return _masked_arms(b, e)

@@ -9,11 +9,11 @@ from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_guarded import gather, guarded_load, guarded_store, scatter
 from autosched.codegen.llvm_masks import is_masked, masked_load, masked_store
 from autosched.codegen.llvm_module import Terms
-from autosched.codegen.llvm_types import llvm_type, memory_type
+from autosched.codegen.llvm_types import llvm_type, memory_type, splat
 from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType, bool_
-from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Ramp, Var
 from autosched.tir.lanes import lane_offsets
 from autosched.tir.linear import combine, linear
 
@@ -147,6 +147,35 @@ def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
         case _:
             raw = _gather(b, buffer, index, mask)
     return from_memory(b, raw, e.dtype)
+
+
+def load_or_constant(b: FunctionBuilder, e: Call) -> str | None:
+    """`if_then_else(condition, load of neighbours, constant)` for a scalar condition.
+
+    None for any other value. Where the condition fails, the vector is read from a constant in
+    memory: that takes no branch, and all uses of the value share one load.
+
+        if_then_else(1 <= i, A[i - 1:i + 15], 0.0)   ->   load (1 <= i ? &A[i - 1] : &zeros)
+    """
+    condition, value, other = e.args
+    if condition.dtype.lanes > 1 or b.mask is not None or not isinstance(value, BufferLoad):
+        return None
+    match value.indices, other:
+        case (Ramp(base, IntImm(1), _),), Broadcast(IntImm() | FloatImm() as element, _):
+            buffer = value.buffer
+        case _:
+            return None
+    if value.predicate is not None or buffer.dtype.lanes > 1 or not b.is_pure(base):
+        return None
+    known = b.inner.loads.setdefault(buffer.data, {})
+    if e not in known:
+        memory, align = memory_type(e.dtype), buffer.dtype.bytes
+        constant = b.module.constant(f"{memory} {splat(element.value, e.dtype)}", align)
+        test, where = b.value(condition), address(b, buffer, base)
+        chosen = b.emit(f"select i1 {test}, ptr {where}, ptr {constant}")
+        raw = b.emit(f"load {memory}, ptr {chosen}, align {align}")
+        known[e] = from_memory(b, raw, e.dtype)
+    return known[e]
 
 
 def _deals(stride: int, lanes: int) -> bool:

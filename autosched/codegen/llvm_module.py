@@ -98,6 +98,14 @@ class ModuleBuilder:
         self.declarations[name] = f"declare {result.strip()} @{name}{parameters}"
         return f"@{name}"
 
+    def constant(self, value: str, align: int) -> str:
+        """The one constant in memory with this value, `<type> <literal>`. Returns @name."""
+        if value not in self.shared:
+            name = self.shared[value] = f"@constant.{len(self.globals)}"
+            kind = "private unnamed_addr constant"
+            self.globals.append(f"{name} = {kind} {value}, align {align}")
+        return self.shared[value]
+
     def node(self, text: str, *, distinct: bool = False) -> str:
         """A metadata node; `{self}` in `text` stands for the node itself. Returns !N."""
         name = f"!{len(self.metadata)}"

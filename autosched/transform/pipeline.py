@@ -136,7 +136,7 @@ def cpu_pipeline(
         GuardSelects(),
         # Tiles that do not divide their loop: full tiles have no conditions, the last tile is
         # masked.
-        HintBorders(),
+        HintBorders(vector_bytes),
         LoopPartition(partition_const_loops=True),
         VectorizeLoop(masked=True, lenient=lenient),
         InjectVirtualThread(),

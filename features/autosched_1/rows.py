@@ -11,6 +11,7 @@ conflicts, conditions.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
@@ -30,7 +31,9 @@ from autosched.features.autosched_1.within_bounds import within_bounds
 from autosched.features.walk.scope import BufferInfo
 from autosched.features.walk.strides import Coefficients
 from autosched.features.walk.visitor import VTHREAD, Nest
-from autosched.nest.plan import Planned, plan_store
+from autosched.nest.loop_nest import Take
+from autosched.nest.piece import Piece
+from autosched.nest.plan import Planned, ScalarStore, plan_store
 from autosched.target import Target
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
@@ -44,6 +47,7 @@ from autosched.transform.loops.known_zeros import known_patterns
 from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.loops.sink_init import SinkInit
 from autosched.transform.loops.skip_zeros import SkipZeros
+from autosched.transform.vector.border_tiles import conditional_variables
 from autosched.transform.vector.hint_borders import HintBorders
 
 _SCALED = np.array(SCALED)
@@ -189,10 +193,36 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
     PromoteAccumulators and VectorizeInnermost.
     """
     machine = machine_of(target)
-    collector = _Collector(machine, {})
+    inside = func
     if not target.is_gpu:
-        passes = (*CPU_LOOPS, GuardSelects(), HintBorders(), LoopPartition(True), HoistIfThenElse())
+        passes = (
+            *CPU_LOOPS,
+            GuardSelects(),
+            HintBorders(machine.core.vector_bytes),
+            LoopPartition(True),
+            HoistIfThenElse(),
+        )
         func = reduce(lambda f, p: p(f), passes, func)
+        inside = within_bounds(func)
+    planned = []
+    for bordered, free in zip(_nests(func, machine), _nests(inside, machine), strict=True):
+        name, times, nest, _ = free
+        pieces = plan_store(nest, machine.core)
+        if _lanes_differ(nest, pieces, bordered[-1]):
+            name, times, nest, _ = bordered
+            pieces = plan_store(nest, machine.core)
+        planned += [Planned(name, times, piece) for piece in pieces]
+    return planned
+
+
+def _nests(
+    func: PrimFunc, machine: Machine
+) -> Iterator[tuple[str, int, ScalarStore, Sequence[bool]]]:
+    """The nest of each store that leaves code, with the name of the stored buffer and its runs.
+
+    The flags say which loops the conditions of borders depend on.
+    """
+    collector = _Collector(machine, {})
     Nest(func, collector)
     stores = [store for found in collector.buffers.values() for store in found.stores]
     starts = nest_starts(stores)
@@ -201,14 +231,19 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
         for first, second in pairwise(collector.stores)
         if begins_in_registers(first, second, starts, machine.core)
     }
-    planned = []
     for store in stores:
-        if id(store) in gone:
-            continue
-        level, nest = inner_nest(store, starts[id(store)])
-        times = math.prod([loop.extent for loop in store.loops[:level]])
-        planned += [
-            Planned(store.stored.info.name, times, piece)
-            for piece in plan_store(nest, machine.core)
-        ]
-    return planned
+        if id(store) not in gone:
+            level, nest = inner_nest(store, starts[id(store)])
+            times = math.prod([loop.extent for loop in store.loops[:level]])
+            conditional = conditional_variables(store.stmt.value)
+            flags = [loop.var in conditional for loop in store.loops[level:]]
+            yield store.stored.info.name, times, nest, flags
+
+
+def _lanes_differ(nest: ScalarStore, pieces: Iterable[Piece], conditional: Sequence[bool]) -> bool:
+    """Whether a loop with a flag in `conditional` becomes lanes of `pieces`."""
+    taken = {m.loop for piece in pieces for m in piece.nest.moves if isinstance(m, Take)}
+    running = [k for k, loop in enumerate(nest.loops) if loop.extent > 1]
+    vectors = {k for k, loop in enumerate(nest.loops) if loop.vector}
+    lanes = vectors | {running[k] for k in taken if k < len(running)}
+    return any(conditional[k] for k in lanes)

@@ -4,8 +4,9 @@
         if likely(i * 16 + j < 57):
             P[i * 16 + j] = if_then_else(1 <= i * 16 + j, X[i * 16 + j - 1], 0.0)
 
-The code generator cuts loops so that most of their iterations check no condition (LoopPartition and
-HintBorders). Feature rows describe these iterations, as if all iterations were like them:
+The code generator cuts loops, or makes versions of register tiles, so that most iterations check no
+condition (LoopPartition, HintBorders, border_tiles.py). Feature rows describe these iterations, as
+if all iterations were like them:
 
     for i in 4: for j in 16: P[i * 16 + j] = X[i * 16 + j - 1]
 

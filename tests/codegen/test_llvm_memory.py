@@ -17,6 +17,7 @@ from autosched.tir import op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Let, Ramp, Select, Var
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import BufferStore, Evaluate, seq
 from kit.stmts import loop
 from kit.types import MakeKernel, RunKernel
@@ -325,3 +326,45 @@ def test_runs_of_lanes_at_known_distances_are_loaded_whole(
 
 def test_what_a_plan_counts_on_being_dealt_is() -> None:
     assert all(llvm_memory._deals(stride, 8) for stride in range(2, MOST_DEALT + 1))
+
+
+BORDER = """
+def f(A: Buffer((8,), {dtype}), B: Buffer((16,), {dtype}), k: int32):
+    for i in range(2):
+        B[i * 8:i * 8 + 8] = if_then_else(k < i, A[k * 8:k * 8 + 8], {other}) + if_then_else(
+            k < i, A[k * 8:k * 8 + 8], {other})
+"""
+"""For k = 0 the first vector lies beyond the border, for k = 1 both do, and A ends before them."""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float16", "bfloat16"])
+@pytest.mark.parametrize("k", [0, 1])
+def test_beyond_a_border_a_constant_is_read_without_a_branch(
+    k: int, dtype: str, same_as_interpreted: RunKernel
+) -> None:
+    one = "1" if dtype == "int8" else f"{dtype}(1.0)"
+    func = parse_func(BORDER.format(dtype=dtype, other=f"broadcast({one}, 8)"))
+    text = emit_llvm(func, cpu_target())
+    assert text.count("select i1") == 1, "both uses share one load"
+    assert "constant <8 x" in text and "masked" not in text
+    kind = DType(dtype).numpy
+    same_as_interpreted(func, np.arange(8).astype(kind), np.zeros(16, kind), k)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "if_then_else(k < i, A[k:k + 8], A[0:8])",
+        "if_then_else(k < i, A[ramp(k, 2, 8)], broadcast(1.0, 8))",
+        "if_then_else(k < i, A[k:k + 8] + A[0:8], broadcast(1.0, 8))",
+    ],
+)
+def test_other_choices_take_a_branch(value: str, same_as_interpreted: RunKernel) -> None:
+    text = f"""
+def f(A: Buffer((16,), float32), B: Buffer((16,), float32), k: int32):
+    for i in range(2):
+        B[i * 8:i * 8 + 8] = {value}
+"""
+    func = parse_func(text)
+    assert "constant <8 x" not in emit_llvm(func, cpu_target())
+    same_as_interpreted(func, np.arange(16, dtype=np.float32), np.zeros(16, np.float32), 0)

@@ -408,7 +408,7 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     ),
     "StartInBranches": (
         lambda: (*PIPELINE_CASES["filtered_border"](False), CPU),
-        lambda f: "B.acc[0:8] = broadcast(0.0, 8)" in to_text(f),
+        lambda f: "B.acc[0:4] = broadcast(0.0, 4)" in to_text(f),
     ),
     "ComputeOnce": (
         lambda: (*divided_rows()[:2], CPU),

@@ -7,7 +7,7 @@ for i in range(25):                              Slice(0, 0, 24), Take(0, 4):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from autosched.nest.loop_nest import Drop, Fold, LoopNest, Move, Slice, Take, Unlane
@@ -16,6 +16,7 @@ from autosched.tir.expr import BinaryExpr, Expr, Ramp, Var
 from autosched.tir.op import add, const, mul
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import substitute
+from autosched.transform.vector.border_tiles import conditional_variables, without_borders
 from autosched.transform.vector.describe_nest import describe_nest
 from autosched.transform.vector.lanes import lane_slice, widen
 from autosched.transform.vector.reduction_nest import Axis, Nest, folded_term, output_reads
@@ -38,11 +39,22 @@ def planned_nests(nest: Nest, plan: Plan) -> list[tuple[Nest, Piece]]:
     """
     barred: set[int] = set()
     while True:
-        pieces = plan(describe_nest(nest, barred))
+        pieces = _planned(nest, plan, barred)
         try:
             return [(apply_moves(nest, piece.nest.moves), piece) for piece in pieces]
         except NoVectorFormError as refusal:
             barred.add(refusal.loop)
+
+
+def _planned(nest: Nest, plan: Plan, barred: Collection[int]) -> Sequence[Piece]:
+    """The plan of `nest`, without its borders unless lanes would differ in a border's condition."""
+    conditional = conditional_variables(nest.value)
+    if conditional:
+        pieces = plan(describe_nest(without_borders(nest), barred))
+        taken = (m.loop for piece in pieces for m in piece.nest.moves if isinstance(m, Take))
+        if all(k >= len(nest.axes) or nest.axes[k].var not in conditional for k in taken):
+            return pieces
+    return plan(describe_nest(nest, barred))
 
 
 def apply_moves(nest: Nest, moves: Iterable[Move]) -> Nest:

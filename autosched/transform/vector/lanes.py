@@ -62,7 +62,9 @@ def _concatenate(e: Expr, var: Var, count: int) -> Expr | None:
         case BufferLoad(buffer, (index,), None) if buffer.dtype.lanes == 1:
             wide = _concatenate(index, var, count)
             return None if wide is None else BufferLoad(buffer, (wide,))
-        case Call(op, _) if op not in ELEMENTWISE:
+        case Call("if_then_else", (condition, *_)) if condition.dtype.lanes > 1:
+            return None
+        case Call(op, _) if op not in ELEMENTWISE and op != "if_then_else":
             return None
         case BinaryExpr() | Cast() | Select() | Not() | Call():
             parts = [_concatenate(c, var, count) for c in e.children()]

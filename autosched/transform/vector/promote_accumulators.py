@@ -32,7 +32,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -66,6 +66,7 @@ from autosched.tir.stmt import (
     BufferStore,
     For,
     ForKind,
+    IfThenElse,
     SeqStmt,
     Stmt,
     seq,
@@ -74,7 +75,9 @@ from autosched.tir.substitute_stmt import map_stmt
 from autosched.tir.walk import free_vars, map_children, rewrite_expr
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.vector.apply_moves import planned_nests
+from autosched.transform.vector.border_tiles import inside_of, without_borders
 from autosched.transform.vector.describe_nest import can_fold
 from autosched.transform.vector.distribute_loops import distribute
 from autosched.transform.vector.first_values import first_value
@@ -170,7 +173,7 @@ class _Promoter:
         if start is not None and first is None:
             return []
         folds = can_fold(nest, self._reassociate)
-        weight = step_weight(nest.value)
+        weight = step_weight(without_borders(nest).value)
 
         def plan(described: LoopNest) -> tuple[Piece, ...]:
             element = nest.buffer.dtype.bytes
@@ -197,8 +200,29 @@ def _build(nest: Nest, tile: Tile, registers: int, first: Expr | None) -> Stmt:
 
     Unless `first` is None, all outputs begin with the value `first` instead of their stored values.
     """
-    outer, chain = [nest.axes[k] for k in tile.outer], [nest.axes[k] for k in tile.inside]
     factors = dict(zip((a.var for a in nest.axes), tile.factors, strict=True))
+    points, remaining = _points(nest, factors)
+    points.sort(key=len, reverse=True)  # the longest dimension varies slowest: its operand streams
+    body = _accumulated(nest, tile, registers, first, points)
+    inside = inside_of(nest, points, tile.inside)
+    if inside is not None:
+        whole = _accumulated(replace(nest, value=inside.value), tile, registers, first, points)
+        body = IfThenElse(inside.condition, whole, copy_stmt(body, {}))
+    for axis in reversed([nest.axes[k] for k in tile.outer]):
+        var, extent = remaining.get(axis.var, (axis.var, axis.extent))
+        body = _loop(var, extent, body)
+    return body
+
+
+def _accumulated(
+    nest: Nest,
+    tile: Tile,
+    registers: int,
+    first: Expr | None,
+    points: Sequence[Sequence[Point]],
+) -> Stmt:
+    """The reduction of one tile of outputs, at the points of the tile."""
+    chain = [nest.axes[k] for k in tile.inside]
     piece = Var("lane.o")
     width = nest.width // tile.chunks * tile.held
     pieces = tile.chunks // tile.held
@@ -207,8 +231,6 @@ def _build(nest: Nest, tile: Tile, registers: int, first: Expr | None) -> Stmt:
         index, value = _part(index, piece, width), _part(value, piece, width)
     output = Var("output", value.dtype)
     value = _replace(value, BufferLoad(nest.buffer, (index,)), output)
-    points, remaining = _points(nest, factors)
-    points.sort(key=len, reverse=True)  # the longest dimension varies slowest: its operand streams
     data = pointer(f"{nest.buffer.name}.acc", nest.buffer.dtype, "local")
     count = math.prod(map(len, points))
     size = const(count * tile.parts * width)
@@ -265,9 +287,6 @@ def _build(nest: Nest, tile: Tile, registers: int, first: Expr | None) -> Stmt:
     body = Allocate(data, held.dtype, held.shape, TRUE, body)
     if pieces > 1:
         body = _loop(piece, pieces, body)
-    for axis in reversed(outer):
-        var, extent = remaining.get(axis.var, (axis.var, axis.extent))
-        body = _loop(var, extent, body)
     return body
 
 

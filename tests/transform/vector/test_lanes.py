@@ -33,6 +33,16 @@ def test_what_does_not_fit_together_is_refused() -> None:
     assert widen(op.call("call_extern", ramp(X + I * 2, 2)), I, 4) is None
 
 
+def test_a_scalar_condition_chooses_for_the_wider_vector() -> None:
+    def chosen(condition: Expr, lanes: int, at: Expr) -> Expr:
+        loaded = BufferLoad(A, (ramp(at, lanes),))
+        return op.if_then_else(condition, loaded, Broadcast(op.const(0.0), lanes))
+
+    assert widen(chosen(X < 4, 2, X + I * 2), I, 4) is chosen(X < 4, 8, X)
+    assert widen(chosen(I < 4, 2, X + I * 2), I, 4) is None
+    assert widen(chosen(ramp(X, 2) < Broadcast(X, 2), 2, X + I * 2), I, 4) is None
+
+
 def test_slices_undo_it() -> None:
     wide = BufferLoad(A, (ramp(X, 8),)) * Broadcast(BufferLoad(A, (X,)), 8)
     part = lane_slice(wide, 4, 2)

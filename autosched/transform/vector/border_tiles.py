@@ -1,0 +1,135 @@
+"""Register tiles at the border: windows that reach past it read a constant there.
+
+    for w in 14:                               (tiles of 7 columns; the first begins at the border)
+        for r in 3:
+            for c in 16:
+                Y[w*16 + c] += if_then_else(1 <= w + r and w + r < 15, X[(w + r - 1)*16 + c], 0)
+
+Register tiles are planned as if there were no border. Where conditions choose between values in
+memory and a constant, and are the same for all lanes, a tile has two versions: one without the
+conditions that hold throughout the tile, and one with all of them. At run time each tile takes one
+of the two. As tiles are unrolled, only the steps that may reach past the border have conditions
+left, and the code generator reads a vector of constants for them without a branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeGuard
+
+from autosched.tir.expr import Broadcast, Call, Expr, FloatImm, IntImm, Var
+from autosched.tir.kinds import bits_of, kinds, nodes_with
+from autosched.tir.op import add, all_
+from autosched.tir.walk import free_vars, rewrite_expr, substitute
+from autosched.transform.loops.loop_interval import Part, as_part, likely_parts
+from autosched.transform.vector.reduction_nest import Nest
+
+_CALLS = bits_of(Call)
+Span = tuple[int, int]
+
+
+class Inside(NamedTuple):
+    """The version of a tile's value inside the border, and the condition that chooses it."""
+
+    condition: Expr
+    value: Expr
+
+
+def borders_in(value: Expr) -> Iterator[Call]:
+    """The if_then_else in `value` that choose a constant beyond a border."""
+    return filter(is_border, nodes_with(value, _CALLS))
+
+
+def is_border(e: Expr) -> TypeGuard[Call]:
+    """Whether `e` chooses a constant beyond a border, by comparisons of scalar indices."""
+    if not isinstance(e, Call) or e.op != "if_then_else" or e.args[0].dtype.lanes > 1:
+        return False
+    other = e.args[2].value if isinstance(e.args[2], Broadcast) else e.args[2]
+    return isinstance(other, FloatImm | IntImm) and all(as_part(c) is not None for c in _sources(e))
+
+
+def is_linear(border: Call, variables: Container[Var]) -> bool:
+    """Whether the conditions of `border` are linear in each of the `variables`."""
+    parts = [part for part in map(as_part, _sources(border)) if part is not None]
+    terms = (term for part in parts for term in part.terms if not isinstance(term, Var))
+    return not any(var in variables for term in terms for var in free_vars(term))
+
+
+def without_borders(nest: Nest) -> Nest:
+    """`nest` where every border chooses the value in memory."""
+    if not kinds(nest.value) & _CALLS:
+        return nest
+    return replace(nest, value=_without(nest.value))
+
+
+def conditional_variables(value: Expr) -> frozenset[Var]:
+    """The variables of the conditions of borders in `value`."""
+    found = (free_vars(e.args[0]) for e in borders_in(value))
+    return frozenset().union(*found)
+
+
+def inside_of(
+    nest: Nest, points: Sequence[Sequence[tuple[Var, Expr]]], reductions: Sequence[int]
+) -> Inside | None:
+    """The version of a tile of `nest` inside the border; None if it has no condition less.
+
+    `points` has for each loop over outputs that the tile takes iterations from the values of its
+    variable in the tile. `reductions` are the positions of the loops inside the tile.
+    """
+    within: dict[Var, Span] = {}
+    around: dict[Var, Span] = {}
+    at: dict[Var, Expr] = {}
+    tiled = {values[0][0]: values for values in points}
+    for k, axis in enumerate(nest.axes):
+        values = tiled.get(axis.var)
+        if values is not None:
+            step = Var(axis.var.name, axis.var.dtype)
+            within[step] = 0, len(values) - 1
+            first = values[0][1]
+            at[axis.var] = add(first, step)
+            around |= dict.fromkeys(free_vars(first), (0, axis.extent // len(values) - 1))
+        else:
+            (within if k in reductions else around)[axis.var] = 0, axis.extent - 1
+    holds: set[Expr] = set()
+    tests: dict[Expr, None] = {}
+    for source in dict.fromkeys(c for border in borders_in(nest.value) for c in _sources(border)):
+        whole = _throughout(substitute(source, at), within)
+        limits = None if whole is None else whole.bounds(around)
+        if whole is None or (limits is not None and limits[0] > 0):
+            continue
+        holds.add(source)
+        if limits is None or limits[1] > 0:
+            tests[whole.expr(next(iter(whole.terms)).dtype)] = None
+    if not holds:
+        return None
+    return Inside(all_(*tests), _without(nest.value, holds))
+
+
+def _throughout(comparison: Expr, within: Mapping[Var, Span]) -> Part | None:
+    """The comparison that holds where `comparison` does for all values of the variables `within`.
+
+    None if it is not linear in these variables.
+    """
+    part = as_part(comparison)
+    assert part is not None, "conditions of borders are comparisons"
+    whole = part.relaxed(within)
+    return whole if all(free_vars(t).isdisjoint(within) for t in whole.terms) else None
+
+
+def _without(value: Expr, holds: Container[Expr] | None = None) -> Expr:
+    """`value` where the comparisons `holds` of borders are true; None: all of them."""
+
+    def inside(e: Expr) -> Expr | None:
+        if not is_border(e):
+            return None
+        left = [] if holds is None else [c for c in _sources(e) if c not in holds]
+        _, chosen, other = e.args
+        return Call(e.dtype, e.op, (all_(*left), chosen, other)) if left else chosen
+
+    return rewrite_expr(value, inside)
+
+
+def _sources(border: Call) -> list[Expr]:
+    """The comparisons that must all hold for `border` to choose the value in memory."""
+    return [source for source, _ in likely_parts(border.args[0])]
