@@ -5,6 +5,9 @@
 Neighbouring outputs share most of what their windows read: a tile of outputs around the window
 loops loads it once. Among all factorizations of a depthwise convolution of 56x56, tiles of 2x2
 outputs are 0.3% of the draws, and few have whole vectors; so such sizes are drawn half of the time.
+Channels that no vector divides stay together, because each part would end in a vector of its own.
+Best of 64 trials of a depthwise convolution of 28x28x120 with windows of 5x5, three seeds, Zen 4:
+22 to 23 us, and 28 to 40 us if the parts of such channels are drawn like other sizes.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ _SPATIAL_LENGTHS = 3
 def fill_windows(context: Context, state: State, rng: Rng) -> State | None:
     """Draw the tile sizes of windows half of the time; other splits stay open.
 
-    The split of the last axis also stays open where whole vectors do not divide the axis.
+    Where whole vectors do not divide the last axis, a tile has all of it.
     """
     for splits, op in list(_windows(state)):
         if pick(rng, 2):
@@ -49,9 +52,8 @@ def fill_windows(context: Context, state: State, rng: Rng) -> State | None:
         extent = split_step(steps, last).extent or 1
         lanes = context.core.lanes(op.output(0).dtype.bytes)
         widths = [n * lanes for n in _VECTORS if extent % (n * lanes) == 0]
-        if widths:
-            width = one_of(rng, widths)
-            steps[last] = _with(steps, last, _divisor(extent // width, rng), 1, width)
+        width = one_of(rng, widths or [extent])
+        steps[last] = _with(steps, last, _divisor(extent // width, rng), 1, width)
         for k in splits[len(op.axis) :]:
             steps[k] = _with(steps, k, split_step(steps, k).extent or 1)
         state = state.with_steps(tuple(steps))

@@ -22,7 +22,7 @@ from autosched.task import Task
 SIZES: list[tuple[str, dict[str, Any]]] = [
     (
         "depthwise_conv2d_nhwc",
-        {"N": 1, "H": 12, "W": 9, "C": 20, "K": 3, "stride": 1, "padding": 1},
+        {"N": 1, "H": 12, "W": 9, "C": 21, "K": 3, "stride": 1, "padding": 1},
     ),
     (
         "depthwise_conv2d_nhwc",
@@ -62,7 +62,7 @@ def test_half_of_the_tiles_are_drawn_for_registers() -> None:
         assert state is not None
         if state is not sketch:
             n, h, w, c, rh, rw = splits(state)
-            assert n.lengths == (1, 1, 1) and None in c.lengths
+            assert n.lengths == (1, 1, 1) and c.lengths == (1, 1, 21)
             assert rh.lengths == rw.lengths == (3,)
             tiles.append((h.lengths[1], w.lengths[1]))
             for split in (h, w):
