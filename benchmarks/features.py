@@ -151,7 +151,8 @@ def compare(
             batched.at_once(population)
         note(label, target, space, batched.share, share)
         return 0, 0
-    rates, rows = [0.0] * len(populations), []
+    rates = [0.0] * len(populations)
+    rows: list[FeatureRows | None] = []
     for _ in range(repeats):
         batched, rows = batched_features(task.dag, task.target, features), []
         for k, population in enumerate(populations):

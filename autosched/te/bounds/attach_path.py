@@ -47,13 +47,13 @@ def attach_path(stage: Stage, scans: Scans | None = None) -> list[IterVar]:
             return path
         axis, around = spec.attach_ivar, spec.attach_stage
         assert axis is not None and around is not None
-        if axis not in around.leaf_iter_vars:
+        position = around.leaf_place(axis)
+        if position is None:
             raise ScheduleError(
                 f"infer_bound: stage {stage.op.name} is attached at {axis.var.name} of "
                 f"{around.op.name}, which is not a loop of that stage; its loops are "
                 + ", ".join(iv.var.name for iv in around.leaf_iter_vars)
             )
-        position = around.leaf_iter_vars.index(axis)
         path += reversed(around.leaf_iter_vars[: position + 1])
         path += reversed(around.env_thread_axes)
         stage = around

@@ -175,14 +175,15 @@ def _rebase(schedule: Schedule) -> None:
             continue
         attrs = stage.iter_var_attrs
         for root in stage.op.root_iter_vars:
-            if root not in stage.leaf_iter_vars:
+            place = stage.leaf_place(root)
+            if place is None:
                 continue
             attr = attrs.get(root)
             if attr is not None and attr.bind_thread is not None:
                 continue
             new = IterVar(None, Var(root.var.name, root.var.dtype), root.kind)
             stage.relations.append(Rebase(root, new))
-            stage.leaf_iter_vars[stage.leaf_iter_vars.index(root)] = new
+            stage.leaf_iter_vars[place] = new
             if attr is not None:
                 attrs[new] = attr
             rebased[stage, root] = new
@@ -195,7 +196,7 @@ def _rebase(schedule: Schedule) -> None:
 def _legalise_attach(schedule: Schedule) -> None:
     for stage in (*schedule.stages, *schedule.groups):
         above, axis = stage.attach_stage, stage.attach_ivar
-        if above is None or axis is None or axis in above.leaf_iter_vars:
+        if above is None or axis is None or above.leaf_place(axis) is not None:
             continue
         follow: dict[IterVar, IterVar] = {}
         for relation in above.relations:
@@ -203,7 +204,7 @@ def _legalise_attach(schedule: Schedule) -> None:
                 follow[relation.parent] = relation.inner
             elif isinstance(relation, Fuse):
                 follow[relation.inner] = relation.fused
-        while axis not in above.leaf_iter_vars and axis in follow:
+        while above.leaf_place(axis) is None and axis in follow:
             axis = follow[axis]
         stage.attach_ivar = axis
 

@@ -38,10 +38,9 @@ def leaf_position(primitive: str, stage: Stage, iv: IterVar) -> int:
     """The position of `iv` among the leaf loops; ScheduleError when it is not one of them."""
     if not isinstance(iv, IterVar):
         raise refusal(primitive, stage, None, f"expected an axis, found {iv!r}")
-    try:
-        return stage.leaf_iter_vars.index(iv)
-    except ValueError:
-        pass
+    place = stage.leaf_place(iv)
+    if place is not None:
+        return place
     if iv in stage.all_iter_vars:
         why = "it has been split or fused already"
     else:

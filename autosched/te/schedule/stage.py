@@ -96,6 +96,16 @@ class Stage(OtherNames):
             spec = spec.group
         return spec
 
+    def leaf_place(self, iv: IterVar) -> int | None:
+        """The position of `iv` among the leaf loops; None where it is none of them.
+
+        `==` of two axes makes a comparison of values, which takes ten times as long as `is`.
+        """
+        for place, leaf in enumerate(self.leaf_iter_vars):
+            if leaf is iv:
+                return place
+        return None
+
     def reset_loops(self, op: Operation) -> None:
         """Make `op` the operation and its axes the loops; keep only attributes of these axes."""
         self.op = op
