@@ -14,8 +14,7 @@ after:
 
 LoopPartition then leaves the conditions to the first and the last iterations. The iterations
 between have vectors without masks, and their steps share what they read. A pooling of 64x112x112
-with stride 2 takes half of its time, and a depthwise convolution of 112x112x32 takes 0.8 of the
-time that it takes with a padded copy. If a condition also depends on an outer loop, the
+with stride 2 takes half of its time. If a condition also depends on an outer loop, the
 initialisation of the reduction becomes a loop of its own. The copy of an input with its border is
 marked, too, at the outermost of its own loops.
 
