@@ -10,9 +10,9 @@ starts with empty tables, the second with the tables that the first left. A samp
 extracted one by one and compared bit for bit; the exit status is 1 when anything differs. Times are
 processor time; of both ways, the smallest of `--repeats` runs counts, with Python's garbage
 collector set as in autosched's own processes. In a first run, a fifth of the time goes to memory
-that the process has not had before. The second line above compares about 100,000
-candidates. The third uses the features that `tune` learns from. The last only counts, by reason,
-the candidates for which batched extraction has no rule and which are extracted one by one.
+that the process has not had before. The second line above compares about 100,000 candidates. The
+third uses the features that `tune` learns from. The last only counts, by reason, the candidates for
+which batched extraction has no rule and which are extracted one by one.
 """
 
 from __future__ import annotations

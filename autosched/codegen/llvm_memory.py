@@ -150,7 +150,7 @@ def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
 
 
 def load_or_constant(b: FunctionBuilder, e: Call) -> str | None:
-    """`if_then_else(condition, load of neighbours, constant)` for a scalar condition.
+    """`if_then_else(condition, load of neighbours, constant)` for a scalar condition on indices.
 
     None for any other value. Where the condition fails, the vector is read from a constant in
     memory: that takes no branch, and all uses of the value share one load.
@@ -165,7 +165,8 @@ def load_or_constant(b: FunctionBuilder, e: Call) -> str | None:
             buffer = value.buffer
         case _:
             return None
-    if value.predicate is not None or buffer.dtype.lanes > 1 or not b.is_pure(base):
+    pure = b.is_pure(base) and b.is_pure(condition)
+    if not pure or value.predicate is not None or buffer.dtype.lanes > 1 or e.dtype.is_bool:
         return None
     known = b.inner.loads.setdefault(buffer.data, {})
     if e not in known:

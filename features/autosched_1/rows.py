@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -206,22 +207,27 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
         inside = within_bounds(func)
     planned = []
     for bordered, free in zip(_nests(func, machine), _nests(inside, machine), strict=True):
-        name, times, nest, _ = free
-        pieces = plan_store(nest, machine.core)
-        if _lanes_differ(nest, pieces, bordered[-1]):
-            name, times, nest, _ = bordered
-            pieces = plan_store(nest, machine.core)
-        planned += [Planned(name, times, piece) for piece in pieces]
+        own, pieces = free, plan_store(free.nest, machine.core)
+        if _lanes_differ(free.nest, pieces, bordered.conditional):
+            own, pieces = bordered, plan_store(bordered.nest, machine.core)
+        planned += [Planned(own.buffer, own.times, piece) for piece in pieces]
     return planned
 
 
-def _nests(
-    func: PrimFunc, machine: Machine
-) -> Iterator[tuple[str, int, ScalarStore, Sequence[bool]]]:
-    """The nest of each store that leaves code, with the name of the stored buffer and its runs.
+class _StoreNest(NamedTuple):
+    """The nest of a store to the buffer named `buffer`, which runs `times` times.
 
-    The flags say which loops the conditions of borders depend on.
+    `conditional` says for each of its loops whether conditions of borders depend on it.
     """
+
+    buffer: str
+    times: int
+    nest: ScalarStore
+    conditional: Sequence[bool]
+
+
+def _nests(func: PrimFunc, machine: Machine) -> Iterator[_StoreNest]:
+    """The nest of each store that leaves code."""
     collector = _Collector(machine, {})
     Nest(func, collector)
     stores = [store for found in collector.buffers.values() for store in found.stores]
@@ -235,9 +241,9 @@ def _nests(
         if id(store) not in gone:
             level, nest = inner_nest(store, starts[id(store)])
             times = math.prod([loop.extent for loop in store.loops[:level]])
-            conditional = conditional_variables(store.stmt.value)
-            flags = [loop.var in conditional for loop in store.loops[level:]]
-            yield store.stored.info.name, times, nest, flags
+            variables = conditional_variables(store.stmt.value)
+            conditional = [loop.var in variables for loop in store.loops[level:]]
+            yield _StoreNest(store.stored.info.name, times, nest, conditional)
 
 
 def _lanes_differ(nest: ScalarStore, pieces: Iterable[Piece], conditional: Sequence[bool]) -> bool:

@@ -357,6 +357,7 @@ def test_beyond_a_border_a_constant_is_read_without_a_branch(
         "if_then_else(k < i, A[k:k + 8], A[0:8])",
         "if_then_else(k < i, A[ramp(k, 2, 8)], broadcast(1.0, 8))",
         "if_then_else(k < i, A[k:k + 8] + A[0:8], broadcast(1.0, 8))",
+        "if_then_else(B[8] < 1.0, A[k:k + 8], broadcast(1.0, 8))",
     ],
 )
 def test_other_choices_take_a_branch(value: str, same_as_interpreted: RunKernel) -> None:
@@ -368,3 +369,24 @@ def f(A: Buffer((16,), float32), B: Buffer((16,), float32), k: int32):
     func = parse_func(text)
     assert "constant <8 x" not in emit_llvm(func, cpu_target())
     same_as_interpreted(func, np.arange(16, dtype=np.float32), np.zeros(16, np.float32), 0)
+
+
+def test_a_condition_on_values_is_asked_again_after_a_store(
+    same_as_interpreted: RunKernel,
+) -> None:
+    func = parse_func("""
+def f(A: Buffer((8,), float32), B: Buffer((17,), float32)):
+    B[0:8] = if_then_else(B[16] < 1.0, A[0:8], broadcast(1.0, 8))
+    B[16] = 2.0
+    B[8:16] = if_then_else(B[16] < 1.0, A[0:8], broadcast(1.0, 8))
+""")
+    same_as_interpreted(func, np.arange(8, dtype=np.float32), np.zeros(17, np.float32))
+
+
+def test_vectors_of_truths_beyond_a_border(same_as_interpreted: RunKernel) -> None:
+    func = parse_func("""
+def f(A: Buffer((8,), bool), B: Buffer((16,), bool), k: int32):
+    for i in range(2):
+        B[i * 8:i * 8 + 8] = if_then_else(k < i, A[0:8], broadcast(bool(1), 8))
+""")
+    same_as_interpreted(func, np.arange(8) % 3 == 0, np.zeros(16, bool), 0)
