@@ -38,8 +38,8 @@ from autosched.nest.plan import Planned, ScalarStore, plan_store
 from autosched.target import Target
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import BufferStore
-from autosched.tir.walk import stmts
+from autosched.tir.stmt import BufferStore, Stmt
+from autosched.tir.walk import map_children, stmts
 from autosched.transform.cpu_loops import CPU_LOOPS
 from autosched.transform.expressions.guard_selects import GuardSelects
 from autosched.transform.framework.passes import Pass
@@ -48,7 +48,7 @@ from autosched.transform.loops.known_zeros import known_patterns
 from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.loops.sink_init import SinkInit
 from autosched.transform.loops.skip_zeros import SkipZeros
-from autosched.transform.vector.border_tiles import conditional_variables
+from autosched.transform.vector.border_tiles import conditional_variables, value_inside
 from autosched.transform.vector.hint_borders import HintBorders
 
 _SCALED = np.array(SCALED)
@@ -204,7 +204,7 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
             HoistIfThenElse(),
         )
         func = reduce(lambda f, p: p(f), passes, func)
-        inside = within_bounds(func)
+        inside = func.with_body(_inside(func.body))
     planned = []
     for bordered, free in zip(_nests(func, machine), _nests(inside, machine), strict=True):
         own, pieces = free, plan_store(free.nest, machine.core)
@@ -212,6 +212,13 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
             own, pieces = bordered, plan_store(bordered.nest, machine.core)
         planned += [Planned(own.buffer, own.times, piece) for piece in pieces]
     return planned
+
+
+def _inside(s: Stmt) -> Stmt:
+    """`s` where each value that is stored is the one inside of borders."""
+    if isinstance(s, BufferStore):
+        return BufferStore(s.buffer, value_inside(s.value), s.indices, s.predicate)
+    return map_children(s, _inside)
 
 
 class _StoreNest(NamedTuple):

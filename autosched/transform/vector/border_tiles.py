@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, TypeGuard
 
-from autosched.tir.expr import Broadcast, Call, Expr, FloatImm, IntImm, Var
+from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Var
 from autosched.tir.kinds import bits_of, kinds, nodes_with
 from autosched.tir.op import add, all_
-from autosched.tir.walk import free_vars, rewrite_expr, substitute
+from autosched.tir.walk import free_vars, map_expr_children, substitute
 from autosched.transform.loops.loop_interval import Part, as_part, likely_parts
 from autosched.transform.vector.reduction_nest import Nest
 
@@ -37,16 +38,23 @@ class Inside(NamedTuple):
 
 
 def borders_in(value: Expr) -> Iterator[Call]:
-    """The if_then_else in `value` that choose a constant beyond a border."""
+    """The loads in `value` that are constants beyond a border."""
     return filter(is_border, nodes_with(value, _CALLS))
 
 
 def is_border(e: Expr) -> TypeGuard[Call]:
-    """Whether `e` chooses a constant beyond a border, by comparisons of scalar indices."""
+    """Whether `e` loads from memory, or is a constant beyond a border.
+
+    Its conditions are comparisons of scalar indices. What is computed from a load, or chosen by
+    further conditions, would take a branch there.
+    """
     if not isinstance(e, Call) or e.op != "if_then_else" or e.args[0].dtype.lanes > 1:
         return False
-    other = e.args[2].value if isinstance(e.args[2], Broadcast) else e.args[2]
-    return isinstance(other, FloatImm | IntImm) and all(as_part(c) is not None for c in _sources(e))
+    _, value, other = e.args
+    if not isinstance(value, BufferLoad):
+        return False
+    constant = other.value if isinstance(other, Broadcast) else other
+    return isinstance(constant, FloatImm | IntImm) and None not in map(as_part, _sources(e))
 
 
 def is_linear(border: Call, variables: Container[Var]) -> bool:
@@ -56,11 +64,21 @@ def is_linear(border: Call, variables: Container[Var]) -> bool:
     return not any(var in variables for term in terms for var in free_vars(term))
 
 
+def value_inside(value: Expr, holds: Container[Expr] | None = None) -> Expr:
+    """`value` where the comparisons `holds` of borders are true; None: all of them."""
+    if not kinds(value) & _CALLS:
+        return value
+    if not is_border(value):
+        return map_expr_children(value, partial(value_inside, holds=holds))
+    left = [] if holds is None else [c for c in _sources(value) if c not in holds]
+    _, chosen, other = value.args
+    return Call(value.dtype, value.op, (all_(*left), chosen, other)) if left else chosen
+
+
 def without_borders(nest: Nest) -> Nest:
     """`nest` where every border chooses the value in memory."""
-    if not kinds(nest.value) & _CALLS:
-        return nest
-    return replace(nest, value=_without(nest.value))
+    value = value_inside(nest.value)
+    return nest if value is nest.value else replace(nest, value=value)
 
 
 def conditional_variables(value: Expr) -> frozenset[Var]:
@@ -103,7 +121,7 @@ def inside_of(
             tests[whole.expr(next(iter(whole.terms)).dtype)] = None
     if not holds:
         return None
-    return Inside(all_(*tests), _without(nest.value, holds))
+    return Inside(all_(*tests), value_inside(nest.value, holds))
 
 
 def _throughout(comparison: Expr, within: Mapping[Var, Span]) -> Part | None:
@@ -115,19 +133,6 @@ def _throughout(comparison: Expr, within: Mapping[Var, Span]) -> Part | None:
     assert part is not None, "conditions of borders are comparisons"
     whole = part.relaxed(within)
     return whole if all(free_vars(t).isdisjoint(within) for t in whole.terms) else None
-
-
-def _without(value: Expr, holds: Container[Expr] | None = None) -> Expr:
-    """`value` where the comparisons `holds` of borders are true; None: all of them."""
-
-    def inside(e: Expr) -> Expr | None:
-        if not is_border(e):
-            return None
-        left = [] if holds is None else [c for c in _sources(e) if c not in holds]
-        _, chosen, other = e.args
-        return Call(e.dtype, e.op, (all_(*left), chosen, other)) if left else chosen
-
-    return rewrite_expr(value, inside)
 
 
 def _sources(border: Call) -> list[Expr]:
