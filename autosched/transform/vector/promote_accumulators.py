@@ -24,7 +24,8 @@ outputs fits the vector registers, and unrolls the tile inside the reduction. Ea
 its reduction steps in the same order, so that results do not change by a bit. Only where the loads
 are contiguous along the reduction alone are partial results kept in lanes and folded at the end
 (`reassociate`). If each output is accumulated once and a constant is stored to all outputs right
-before, the accumulators begin with that constant and the store disappears (first_values.py).
+before, the accumulators begin with that constant and the store disappears (first_values.py). Tiles
+of windows that may reach past a border have a version for it (border_tiles.py).
 """
 
 from __future__ import annotations
@@ -221,7 +222,10 @@ def _accumulated(
     first: Expr | None,
     points: Sequence[Sequence[Point]],
 ) -> Stmt:
-    """The reduction of one tile of outputs, at the points of the tile."""
+    """The reduction of one tile: its accumulators, the steps of all `points`, and what is stored.
+
+    `first` is as for `_build`.
+    """
     chain = [nest.axes[k] for k in tile.inside]
     piece = Var("lane.o")
     width = nest.width // tile.chunks * tile.held
