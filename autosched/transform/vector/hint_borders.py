@@ -57,29 +57,33 @@ class HintBorders(FunctionPass):
     name: ClassVar[str] = "HintBorders"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        hinted = _Hinter(self.vector_bytes if func.noalias else 0).hinted
-        return func.with_body(hinted(func.body))
+        # What may overlap is not held in tiles.
+        return func.with_body(_hinted(func.body, self.vector_bytes if func.noalias else None))
 
 
-class _Hinter:
-    """Marks loops; `vector_bytes` is 0 if nothing is held in tiles."""
+def _hinted(s: Stmt, vector_bytes: int | None) -> Stmt:
+    """`s` with marks; without `vector_bytes`, nothing is held in tiles."""
+    if isinstance(s, AttrStmt) and s.key == HINT:
+        return s
+    if isinstance(s, For) and s.kind is ForKind.SERIAL and _has_border(s):
+        if vector_bytes and has_tiles(s, vector_bytes):
+            return _with_copies_hinted(s)
+        apart = distribute(s) if is_counted(s) and _asks_outside(s) else s
+        parts = apart.stmts if isinstance(apart, SeqStmt) else (apart,)
+        return seq(*map(_marked, parts))
+    return _copy_hinted(s) or map_children(s, lambda inner: _hinted(inner, vector_bytes))
 
-    def __init__(self, vector_bytes: int) -> None:
-        self._vector_bytes = vector_bytes
 
-    def hinted(self, s: Stmt) -> Stmt:
-        """`s` with marks."""
-        if isinstance(s, AttrStmt) and s.key == HINT:
-            return s
-        if isinstance(s, For) and s.kind is ForKind.SERIAL and _is_padded_copy(s):
-            return AttrStmt(s.loop_var, HINT, const(1), s)
-        if isinstance(s, For) and s.kind is ForKind.SERIAL and _has_border(s):
-            if self._vector_bytes and has_tiles(s, self._vector_bytes):
-                return s
-            apart = distribute(s) if is_counted(s) and _asks_outside(s) else s
-            parts = apart.stmts if isinstance(apart, SeqStmt) else (apart,)
-            return seq(*map(_marked, parts))
-        return map_children(s, self.hinted)
+def _with_copies_hinted(s: Stmt) -> Stmt:
+    """`s` with marks at copies alone."""
+    return _copy_hinted(s) or map_children(s, _with_copies_hinted)
+
+
+def _copy_hinted(s: Stmt) -> Stmt | None:
+    """The copy `s` of an input with a border, marked; None for any other statement."""
+    if isinstance(s, For) and s.kind is ForKind.SERIAL and _is_padded_copy(s):
+        return AttrStmt(s.loop_var, HINT, const(1), s)
+    return None
 
 
 def _is_padded_copy(loop: For) -> bool:
