@@ -96,6 +96,22 @@ def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
     return module, getattr(module, name)
 
 
+def load_made(spec: str, key: str, kind: str) -> Any:
+    """The object of `spec` (file.py:name), or an object of it where it is a class.
+
+    Raises ConfigError as `load_object` does, and where the class cannot be called without
+    arguments.
+    """
+    _, found = load_object(spec, key, kind)
+    if not isinstance(found, type):
+        return found
+    path, _, name = spec.rpartition(":")
+    try:
+        return found()
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{key}: {failure_in(path, error, f'{name}()')}") from error
+
+
 def spec_of(function: Any, key: str) -> str:
     """`file.py:name` of a function at the top level of a file, from which other processes load it.
 

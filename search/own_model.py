@@ -12,7 +12,7 @@ from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import COST_MODELS, CostModel, Scores, numbers_of
-from autosched.user_file import failure_in, load_object, watched
+from autosched.user_file import load_made, watched
 from autosched.words import count, shortened, told, visible
 
 Numbers = npt.NDArray[np.float64]
@@ -188,9 +188,7 @@ def own_model(given: Any, where: str) -> WatchedModel:
     problem = spec_problem(given)
     if problem:
         raise ConfigError(f"{where}: {problem}")
-    _, found = load_object(given, where, "cost model")
-    made = _made(found, given, where) if isinstance(found, type) else found
-    return _checked(made, f"{where} {given}")
+    return _checked(load_made(given, where, "cost model"), f"{where} {given}")
 
 
 def spec_problem(text: str) -> str:
@@ -216,14 +214,6 @@ def any_cost_model(given: Any, where: str) -> str | CostModel | WatchedModel:
         whole: CostModel = given
         return whole
     return own_model(given, where)
-
-
-def _made(kind: type, spec: str, where: str) -> Any:
-    path, _, name = spec.rpartition(":")
-    try:
-        return kind()
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"{where}: {failure_in(path, error, f'{name}()')}") from error
 
 
 def _checked(model: Any, where: str) -> WatchedModel:

@@ -4,6 +4,19 @@ from autosched.arena.contest import Settings, contest
 from autosched.arena.models import contestant
 from autosched.arena.pools import Pool, pools_of
 from autosched.arena.results import Results
+from autosched.arena.searches import Round, Search, searcher
 from autosched.search.own_model import Estimator, Model
 
-__all__ = ["Estimator", "Model", "Pool", "Results", "Settings", "contest", "contestant", "pools_of"]
+__all__ = [
+    "Estimator",
+    "Model",
+    "Pool",
+    "Results",
+    "Round",
+    "Search",
+    "Settings",
+    "contest",
+    "contestant",
+    "pools_of",
+    "searcher",
+]

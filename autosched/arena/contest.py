@@ -12,14 +12,14 @@ from autosched import arguments
 from autosched.arena.models import Player, contestant
 from autosched.arena.pools import Pool
 from autosched.arena.results import TOP, Results, Run
+from autosched.arena.searches import Round, Searcher, agreed, searcher
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.search.batch_choice import Opinions, in_turns
+from autosched.search.batch_choice import Opinions
+from autosched.search.own_model import unchangeable
 from autosched.search.ranking_quality import prediction_quality
 
 HELD_OUT = ("operator", "task", "all")
-SEARCHES = ("autosched", "greedy", "epsilon-greedy", "random")
-_EPSILON = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,22 @@ class Settings:
 def contest(
     pools: Sequence[Pool],
     models: Sequence[object] = ("xgboost", "random"),
-    searches: Sequence[str] = ("autosched",),
+    searches: Sequence[object] = ("autosched",),
     settings: Settings | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Results:
     """Play every search with every model on every pool.
 
-    `models` are names, `file.py:name` or objects (`contestant`). `progress` is called with the
-    names of each pool and model before they are played. Raises ConfigError for what cannot compete.
+    `models` (`contestant`) and `searches` (`searcher`) are names, `file.py:name` or objects.
+    `progress` is called with the names of each pool and model before they are played. Raises
+    ConfigError for what cannot compete.
     """
     if not pools:
         raise ConfigError("expected at least one pool, found none; pools_of(records) makes pools")
     settings = settings or Settings()
     players = [contestant(model) for model in models]
-    require_different(players, searches)
+    searchers = [searcher(search) for search in searches]
+    require_different(players, searchers)
     runs = []
     for pool in pools:
         for player in players:
@@ -68,17 +70,15 @@ def contest(
                 progress(f"{pool.name}: {player.name}")
             for seed in range(settings.seeds):
                 runs += _played(
-                    pool, _others(pool, pools, settings, seed), player, searches, settings, seed
+                    pool, _others(pool, pools, settings, seed), player, searchers, settings, seed
                 )
     return Results(tuple(runs), settings.seeds, settings.batch)
 
 
-def require_different(players: Sequence[Player], searches: Sequence[str]) -> None:
-    """Raise ConfigError unless there are models of different names, and different searches."""
-    for search in searches:
-        arguments.one_of("search", search, SEARCHES)
-    names = [player.name for player in players]
-    for kind, given in (("models of different names", names), ("different searches", searches)):
+def require_different(players: Sequence[Player], searches: Sequence[Searcher]) -> None:
+    """Raise ConfigError unless there are models, and searches, of different names."""
+    models, names = [player.name for player in players], [search.name for search in searches]
+    for kind, given in (("models of different names", models), ("different searches", names)):
         if not given or len(set(given)) < len(given):
             raise ConfigError(f"expected {kind}, found {', '.join(given) or 'none'}")
 
@@ -113,7 +113,7 @@ def _played(
     pool: Pool,
     others: _Known,
     model: Player,
-    searches: Sequence[str],
+    searches: Sequence[Searcher],
     settings: Settings,
     seed: int,
 ) -> list[Run]:
@@ -124,7 +124,7 @@ def _played(
     if others.programs:
         model.fit(others.programs, others.throughputs)
         before = model.opinions(pool.programs)
-        found = prediction_quality(_agreed(before).tolist(), pool.seconds.tolist(), TOP)
+        found = prediction_quality(agreed(before).tolist(), pool.seconds.tolist(), TOP)
         if found is not None:
             accuracy = found.rank_accuracy
             if len(pool.programs) > TOP:  # of so few all are in the top, predicted or not
@@ -135,7 +135,7 @@ def _played(
             pool.operator,
             len(pool.programs),
             model.name,
-            search,
+            search.name,
             seed,
             accuracy,
             recall,
@@ -150,7 +150,7 @@ def _order(
     others: _Known,
     before: Opinions | None,
     model: Player,
-    search: str,
+    search: Searcher,
     settings: Settings,
     seed: int,
 ) -> list[int]:
@@ -158,46 +158,22 @@ def _order(
     rng = np.random.default_rng(seed)
     most = min(settings.trials, len(pool.programs))
     measured: list[int] = []
-    opinions = before
+
+    def opinions() -> Opinions | None:
+        if not measured:
+            return before
+        best = pool.seconds[measured].min() / pool.seconds[measured]
+        programs = [*others.programs, *(pool.programs[k] for k in measured)]
+        model.fit(programs, np.concatenate([others.throughputs, best]))
+        return model.opinions(pool.programs)
+
+    search.seed(seed)
+    programs = [unchangeable(program) for program in pool.programs]
     while len(measured) < most:
-        if measured and search != "random":
-            best = pool.seconds[measured].min() / pool.seconds[measured]
-            programs = [*others.programs, *(pool.programs[k] for k in measured)]
-            model.fit(programs, np.concatenate([others.throughputs, best]))
-            opinions = model.opinions(pool.programs)
         count = min(settings.batch, most - len(measured))
-        open_ = np.setdiff1d(np.arange(len(pool.programs)), measured)
-        measured += _batch(search, open_, measured, opinions, count, rng)
+        seconds = pool.seconds[measured]
+        measured += search.choose(Round(programs, measured, seconds, count, rng, opinions))
     return measured
-
-
-def _batch(
-    search: str,
-    open_: npt.NDArray[np.intp],
-    measured: Sequence[int],
-    opinions: Opinions | None,
-    count: int,
-    rng: np.random.Generator,
-) -> list[int]:
-    """The next candidates to measure; without opinions they are drawn uniformly."""
-    drawn = rng.permutation(open_)
-    if opinions is None or search == "random":
-        return [int(k) for k in drawn[:count]]
-    if search == "autosched":
-        one_group = np.zeros(len(open_), bool)
-        turns = in_turns(opinions[open_], opinions[list(measured)], one_group, rng)
-        return [int(open_[k]) for k in turns[:count]]
-    scores = _agreed(opinions)[drawn]  # shuffled, so that equal scores are in random order
-    best = drawn[np.argsort(-scores, kind="stable")]
-    chance = round(_EPSILON * count) if search == "epsilon-greedy" else 0
-    chosen = [int(k) for k in best[: count - chance]]
-    return chosen + [int(k) for k in drawn if k not in chosen][:chance]
-
-
-def _agreed(opinions: Opinions) -> npt.NDArray[np.float64]:
-    """The mean score of the members for each program: (programs,)."""
-    found: npt.NDArray[np.float64] = opinions.mean(axis=1, dtype=float)
-    return found
 
 
 def _regret(pool: Pool, order: Sequence[int]) -> npt.NDArray[np.float64]:

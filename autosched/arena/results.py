@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autosched.arena.searches import SEARCHES
 from autosched.needed import needed_for
 from autosched.words import count
 
@@ -178,10 +179,15 @@ class Results:
         return notes
 
     def _drawn(self) -> set[str]:
-        """The tasks in which all players tried the same: a first round that is drawn, no more."""
+        """The tasks in which all players tried the same: a first round that is drawn, no more.
+
+        A search of the user need not draw it.
+        """
         known = {run.task for run in self.runs if not np.isnan(run.rank_accuracy)}
         longer = {run.task for run in self.runs if len(run.regret) > self.batch}
-        return set(self._tasks()) - known - longer if len(self._players()) > 1 else set()
+        if len(self._players()) < 2 or any(run.search not in SEARCHES for run in self.runs):
+            return set()
+        return set(self._tasks()) - known - longer
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row for each run and trial, as `to_pandas` and CSV files hold them."""

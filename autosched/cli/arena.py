@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autosched.arena import Results, Settings, contest, contestant, pools_of
+from autosched.arena import Results, Settings, contest, contestant, pools_of, searcher
 from autosched.arena.contest import require_different
 from autosched.arena.results import TOO_FEW, require_plotly
 from autosched.cli.console import plain, print_json, text_width, warn, warning
@@ -41,7 +41,8 @@ def run(
     """Print the table; write every run to `output`, or the chart if it ends in .html."""
     feature_set(features)
     players = [contestant(model) for model in models]  # raise before minutes are spent
-    require_different(players, searches)
+    searchers = [searcher(search) for search in searches]
+    require_different(players, searchers)
     if output is not None:
         _require_free(output, records, force=force)
     keys = workload_keys(workloads)
@@ -59,7 +60,7 @@ def run(
         helper.close()
     candidates = count(sum(len(pool.programs) for pool in pools), "candidate")
     warn(f"{candidates} of {count(len(pools), 'task')}; nothing is measured")
-    results = contest(pools, players, searches, settings, lambda text: warn(f"  {text}"))
+    results = contest(pools, players, searchers, settings, lambda text: warn(f"  {text}"))
     if output is not None:
         _write(results, output, force=force)
     if as_json:

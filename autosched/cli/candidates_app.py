@@ -206,7 +206,9 @@ def arena(
     search: Annotated[
         list[str] | None,
         typer.Option(
-            help="autosched (the default), greedy, epsilon-greedy or random; may be repeated."
+            metavar="NAME|FILE.py:NAME",
+            help="autosched (the default), greedy, epsilon-greedy, random, or a search of yours "
+            "(the file is run); may be repeated.",
         ),
     ] = None,
     trials: Annotated[
