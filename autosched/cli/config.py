@@ -104,7 +104,7 @@ class WorkloadSection(_Section):
         if self.python is None:
             source = "expr" if self.expr is not None else "einsum"
             return {
-                source: self.expr or self.einsum,
+                source: self.expr if self.einsum is None else self.einsum,
                 "shapes": self.shapes,
                 "dtype": self.dtype or "float32",
                 "layout_free": self.layout_free,

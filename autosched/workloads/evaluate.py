@@ -44,11 +44,12 @@ from autosched.tir.interp_math import integer_call
 from autosched.tir.jumps import jumps
 from autosched.tir.numpy_binary import BINARY
 from autosched.tir.op import add, all_, const, ge, lt
-from autosched.tir.walk import pre_order
+from autosched.tir.walk import free_vars, pre_order
 from autosched.workloads.numpy_operations import CALLS, UFUNCS
 from autosched.workloads.workload import Array, shape_of
 
 _BLOCK = 1 << 24  # most elements of an intermediate array
+_POINTS, _MOST_POINTS = 1 << 20, 1 << 26  # at once, and in all, where only an extreme is wanted
 
 Change: TypeAlias = Callable[[ComputeOp, Tensor, Array], Array]
 Kept: TypeAlias = Callable[[Array, DType], Array]
@@ -82,6 +83,39 @@ def evaluate(
         elif op.output(0) not in values:
             raise ConfigError(f"input {op.name} is not among the argument tensors")
     return [values[tensor] for tensor in results]
+
+
+def extremes(op: ComputeOp, e: Expr, conditions: Sequence[Expr] = ()) -> tuple[int, int] | None:
+    """The least and largest value of `e` over the axes of `op` where all `conditions` hold.
+
+    None where there is no value, and where it is not known: what is read from a tensor, an axis
+    whose range is not constant, more than 2**26 points.
+    """
+    every = (e, *conditions)
+    if any(isinstance(part, ProducerLoad | Reduce) for each in every for part in pre_order(each)):
+        return None
+    names = frozenset().union(*map(free_vars, every))
+    axes = [axis for axis in op.root_iter_vars if axis.var in names]
+    if len(axes) < len(names) or not all(map(_is_constant, op.root_iter_vars)):
+        return None
+    lengths = [_extent(axis) for axis in axes]
+    if 0 in map(_extent, op.root_iter_vars) or math.prod(lengths) > _MOST_POINTS:
+        return None
+    axes.sort(key=_extent, reverse=True)  # the longest is taken in pieces
+    one = IterVar(Range.of(1), Var("one"), IterKind.DATA_PAR)
+    flat = ComputeOp(op.name, tuple(axes) or (one,), (const(0),))
+    rows = max(1, _POINTS // math.prod(map(_extent, axes[1:])))
+    found: list[int] = []
+    for start in range(0, _extent(flat.axis[0]), rows):
+        grid = _Grid(flat, {}, _rounded, start, min(rows, _extent(flat.axis[0]) - start))
+        try:
+            values, *holds = np.broadcast_arrays(*map(grid, every))
+        except ConfigError:  # a function without a NumPy version
+            return None
+        values = values[np.logical_and.reduce(holds)] if holds else values
+        if values.size:
+            found += [int(values.min()), int(values.max())]
+    return (min(found), max(found)) if found else None
 
 
 def jumps_with_floats(op: Operation) -> bool:

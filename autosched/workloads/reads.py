@@ -20,6 +20,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars
+from autosched.workloads.evaluate import extremes
 
 
 def reads_of(tensors: Sequence[Tensor]) -> Iterator[Read]:
@@ -43,9 +44,18 @@ def check_variables(title: str, tensors: Sequence[Tensor]) -> None:
 
 
 def check_reads(title: str, tensors: Sequence[Tensor]) -> None:
-    """Raise ConfigError for an out-of-bounds read that no condition guards."""
+    """Raise ConfigError for a read that is out of bounds where it is executed.
+
+    Indices that are no sums of axes are worked out for every point. What depends on data is rarely
+    known.
+    """
     for read in reads_of(tensors):
-        if why := read.refusal():
+        why = read.refusal()
+        if not why and not read.decided:
+            found = extremes(read.op, read.index, read.conditions)
+            if found is not None and not 0 <= found[0] <= found[1] < read.size:
+                why = read.told(*found)
+        if why:
             raise ConfigError(f"{title}: {why}")
 
 
@@ -60,9 +70,12 @@ def check_overflow(title: str, tensors: Sequence[Tensor]) -> None:
                 for e in _of_indices(body):
                     low, high = range_of(op, *linear(e))
                     if low < int(e.dtype.min_value) or high > int(e.dtype.max_value):
+                        remedy = 'write it in int64, int64(i) in a text or i.astype("int64") in te'
+                        if e.dtype.bits == 64:
+                            remedy = "give smaller sizes or numbers"
                         raise ConfigError(
                             f"{title}: {op.name}: {e!r} reaches from {low} to {high}, more than "
-                            f'{e.dtype} holds; write it in int64, e.g. i.astype("int64")'
+                            f"{e.dtype} holds; {remedy}"
                         )
 
 

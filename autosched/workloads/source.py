@@ -128,7 +128,7 @@ def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
         args = workloads.get(data["op"]).resolve(data.get("args") or {})
         return BuiltIn(data["op"], tuple(args.items()))
     if given in (["expr"], ["einsum"]):
-        parse = ExpressionWorkload.parse if data.get("expr") else ExpressionWorkload.parse_einsum
+        parse = ExpressionWorkload.parse if given == ["expr"] else ExpressionWorkload.parse_einsum
         return parse(
             data[given[0]],
             data.get("shapes") or {},

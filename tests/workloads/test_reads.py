@@ -22,6 +22,11 @@ INSIDE = [
     lambda i: i // 2 + 8,
     lambda i: (i * 7) % 16,
     lambda i: i // 4 * 4,
+    lambda i: i - i % 3,
+    lambda i: te.max(i - 3, 0),
+    lambda i: te.if_then_else(i > 3, i, i + 4),
+    lambda i: i ^ 15,
+    lambda i: (i * 1.5).astype("int32") // 2,
 ]
 OUTSIDE = [
     (lambda i: i + 1, r"reads A at i \+ 1, elements 1\.\.16 of an axis of length 16"),
@@ -29,6 +34,17 @@ OUTSIDE = [
     (lambda i: 2 * i, r"elements 0\.\.30"),
     (lambda i: i + 100000, r"elements 100000\.\.100015"),
     (lambda i: i // 2 + 16, r"elements 16\.\.23"),
+    (lambda i: i // 2 + 9, r"elements 9\.\.16"),
+    (lambda i: i % -3, r"elements -2\.\.0"),
+    (lambda i: i // -3, r"elements -5\.\.0"),
+    (lambda i: te.abs(i - 20), r"elements 5\.\.20"),
+    (lambda i: i ^ 16, r"elements 16\.\.31"),
+    (lambda i: i << 1, r"elements 0\.\.30"),
+    (lambda i: i * i, r"elements 0\.\.225"),
+    (lambda i: ~i, r"elements -16\.\.-1"),
+    (lambda i: te.min(te.max(3 * i, 0), 16), r"elements 0\.\.16"),
+    (lambda i: te.if_then_else(i > 3, i, i + 13), r"elements 4\.\.16"),
+    (lambda i: (i * 1.5).astype("int32"), r"elements 0\.\.22"),
 ]
 
 
@@ -52,6 +68,40 @@ def test_a_condition_may_guard_a_read() -> None:
     with pytest.raises(ConfigError, match="elements -1"):
         bare = te.compute((16,), lambda i: te.if_then_else(a[i - 1] > 0.0, 1.0, 0.0), name="Q")
         check_reads("p", [a, bare])
+
+
+@pytest.mark.parametrize(("bound", "last"), [(4, 9), (5, 16)])
+def test_a_condition_on_an_index_that_is_no_sum_of_axes_is_worked_out(
+    bound: int, last: int
+) -> None:
+    a = te.placeholder((16,), name="A")
+    tensors = [a, te.compute((16,), lambda i: te.if_then_else(i < bound, a[i * i], 0.0), name="B")]
+    if last < 16:
+        check_reads("p", tensors)
+    else:
+        with pytest.raises(ConfigError, match=r"elements 0\.\.16 .*let the condition around it"):
+            check_reads("p", tensors)
+
+
+def test_long_axes_are_worked_out_in_pieces() -> None:
+    """The last of 3 million rows alone leaves the tensor."""
+    rows, columns = 3_000_001, 2
+    a = te.placeholder((rows, columns), name="A")
+
+    def read(shift: int) -> list[Tensor]:
+        return [a, te.compute((rows, columns), lambda i, j: a[te.max(i + j - shift, 0), j])]
+
+    check_reads("p", read(1))
+    with pytest.raises(ConfigError, match=r"elements 0\.\.3000001 of an axis of length 3000001"):
+        check_reads("p", read(0))
+
+
+def test_indices_of_data_are_not_worked_out() -> None:
+    a = te.placeholder((16,), name="A")
+    at = te.placeholder((16,), "int32", name="I")
+    check_reads("p", [a, at, te.compute((16,), lambda i: a[te.max(at[i] * 2, i)], name="B")])
+    chosen = te.compute((16,), lambda i: te.if_then_else(at[i] > 3, a[i * i], 0.0), name="C")
+    check_reads("p", [a, at, chosen])
 
 
 BIG = 60_000

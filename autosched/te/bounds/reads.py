@@ -57,14 +57,27 @@ class Read:
                 return ""
             ends = [(constant, constant), *(scaled(box[v], factor) for v, factor in terms.items())]
             low, high = (sum(each) for each in zip(*ends, strict=True))
-            remedy = "let the condition around it keep it inside"
-            exact = True
         else:
             low, high = range_of(self.op, constant, terms)
-            remedy = "choose with te.if_then_else, or make the result smaller"
-            exact = terms.keys() <= _ends(self.op).keys()
-        if low < self.size and high >= 0 and not (exact and (low < 0 or high >= self.size)):
+        if low < self.size and high >= 0 and not (self.decided and (low < 0 or high >= self.size)):
             return ""
+        return self.told(low, high)
+
+    @property
+    def decided(self) -> bool:
+        """Whether an empty `refusal` means that the read is in bounds."""
+        _, terms = linear(self.index)
+        box = box_of(self.conditions, _ends(self.op)) if self.guarded else _ends(self.op)
+        return box is not None and terms.keys() <= box.keys()
+
+    def told(self, low: int, high: int) -> str:
+        """The text that says that the elements `low` to `high` are read, and what to do."""
+        remedy = (
+            "choose with te.if_then_else (`a if condition else b` in a text), or make the result "
+            "smaller"
+        )
+        if self.guarded:
+            remedy = "let the condition around it keep it inside"
         return (
             f"{self.op.name} reads {self.tensor.name} at {self.index!r}, elements {low}..{high} of "
             f"an axis of length {self.size}; {remedy}"

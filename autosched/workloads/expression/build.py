@@ -129,8 +129,10 @@ class _Body:
         return found
 
     def averaged(self, total: Expr) -> Expr:
-        """The mean of values whose sum is `total`."""
-        return op.div(total, op.const(float(self._count), total.dtype))
+        """The mean of values whose sum is `total`; narrow floats do not hold every count."""
+        kind = total.dtype if total.dtype.bits >= 32 else float32
+        mean = op.div(op.cast(kind, total), op.const(float(self._count), kind))
+        return op.cast(total.dtype, mean)
 
     def place(self, indices: Sequence[Var], extremum: Expr) -> Expr:
         """The first place where the values reach `extremum`, which is NaN if one of them is.

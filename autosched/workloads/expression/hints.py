@@ -52,8 +52,10 @@ def refusal(node: ast.AST) -> str:
                 "Attribute is not allowed; a function is called by its name, e.g. exp(A[i]), "
                 f"not .{name}"
             )
-        case ast.Slice() | ast.Constant(value=None):
+        case ast.Slice():
             return "slices are not allowed; every axis has an index, e.g. A[i, j]"
+        case ast.Constant(value=None):
+            return "None is not a number, and adds no axis; every axis has an index, e.g. A[i, j]"
         case ast.Constant(value=value) if value is Ellipsis:
             return "... is not allowed; every axis has an index, e.g. A[i, j]"
         case ast.Constant(value=value):

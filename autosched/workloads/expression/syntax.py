@@ -163,7 +163,7 @@ def _reduction(e: ast.expr, bound: set[str]) -> _Reduction | None:
                 reduced.append(name)
             case ast.Compare(
                 left=ast.Name(id=name), ops=[ast.Lt()], comparators=[ast.Constant(value=int(n))]
-            ):
+            ) if not isinstance(n, bool):
                 reduced.append(name)
                 lengths[name] = n
     fits = bool(axes) and len(reduced) == len(axes) and not set(reduced) & bound
@@ -331,7 +331,8 @@ def _check_call(statement: Statement, node: ast.Call) -> None:
     if name in REDUCERS and name not in FUNCTIONS:
         statement.fail(
             f"{name} takes its indices first, then the value: {name}(k, A[i, k]) or "
-            f"{name}(k, r < 3, A[i, k + r]); the indices are new names, not those on the left"
+            f"{name}(k, r < 3, A[i, k + r]); the indices are new names, not those "
+            "on the left or of a reduction around it"
         )
     arity = FUNCTIONS.get(name, 1 if name in CASTS else None)
     if arity is None:

@@ -9,14 +9,16 @@ uint8 are combined in int16, as in NumPy.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from autosched.te.operations.tensor import Tensor
 from autosched.tir import op
 from autosched.tir.dtype import DType, float32, int32, int64
 from autosched.tir.expr import Expr
-from autosched.workloads.expression.interval import leaves_int32
+from autosched.workloads.expression.interval import OF_INDICES, leaves_int32
 from autosched.workloads.expression.statement import index_list, tensor_of
 
 _FLOAT_FUNCTIONS = (
@@ -56,13 +58,18 @@ _BITWISE: dict[type[ast.AST], Callable[[Expr, Expr], Expr]] = {
     ast.BitXor: op.bitwise_xor,
 }
 _OF_BITS = {**_BITWISE, ast.LShift: op.shift_left, ast.RShift: op.shift_right}
-_FOLD: dict[type[ast.AST], Callable[[float, float], float]] = {
+_FOLD: dict[type[ast.AST], Callable[[Any, Any], float]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
     ast.Div: lambda a, b: a / b,
     ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: lambda a, b: a % b,
+    ast.BitAnd: lambda a, b: a & b,
+    ast.BitOr: lambda a, b: a | b,
+    ast.BitXor: lambda a, b: a ^ b,
+    ast.LShift: lambda a, b: a << _count(b),
+    ast.RShift: lambda a, b: a >> _count(b),
 }
 _SPELLING = {"abs": "fabs", "rint": "nearbyint"}
 _FLOAT64 = DType("float64")
@@ -116,7 +123,7 @@ class Translation:
                 return self.env[name]
             case ast.Subscript():
                 return self._load(e)
-            case ast.BinOp() if self._is_index(e):
+            case ast.BinOp() | ast.Call() if self._is_index(e):
                 return self._index(e)
             case ast.BinOp(left=left, op=operator, right=right):
                 return self._binary(operator, self.value(left), self.value(right), right)
@@ -180,6 +187,8 @@ class Translation:
         match e:
             case ast.BinOp(left=left, op=operator, right=right):
                 return self._binary(operator, self._integer(left), self._integer(right), right)
+            case ast.Call(func=ast.Name(id=name), args=args) if name in OF_INDICES:
+                return self._call(name, [self._integer(arg) for arg in args])
         return self.value(e)
 
     def _is_index(self, e: ast.expr) -> bool:
@@ -193,6 +202,10 @@ class Translation:
                     pass
                 case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() | ast.Mod()):
                     pass
+                case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int())):
+                    pass
+                case ast.Call(func=ast.Name(id=name)) if name in OF_INDICES:
+                    pass
                 case ast.expr():
                     return False
         return names > 0
@@ -204,8 +217,8 @@ class Translation:
         if isinstance(operator, ast.Pow):
             return self._power(a, b)
         if not isinstance(a, Expr) and not isinstance(b, Expr):
-            if kind not in _FOLD:
-                return self._binary(operator, op.const(a), op.const(b), right)
+            if kind in _OF_BITS and not (isinstance(a, int) and isinstance(b, int)):
+                self._need_integers(kind, op.const(a if isinstance(a, float) else b))
             return _literal(_FOLD[kind](a, b))
         if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype:
             a, b = (a, b) if kind in _BITWISE else (_counted(a), _counted(b))
@@ -229,6 +242,8 @@ class Translation:
             return value
         if isinstance(operator, ast.USub):
             return op.neg(_counted(value)) if isinstance(value, Expr) else -value
+        if isinstance(value, int):
+            return ~value
         e = op.as_expr(value)
         if not e.dtype.is_bool:
             self._need_integers(type(operator), e)
@@ -264,6 +279,8 @@ class Translation:
         kind = e.dtype
         if isinstance(number, float) and not kind.is_float:
             kind = self._float(kind)
+        elif kind.is_float and kind.bits < 32 and kind.max_value < abs(number) < math.inf:
+            kind = float32
         elif isinstance(number, int) and kind.is_bool:
             kind = int32
         elif isinstance(number, int) and kind.is_integral:
@@ -286,9 +303,17 @@ class Translation:
 
     def _power(self, a: Value, b: Value) -> Value:
         if not isinstance(a, Expr) and not isinstance(b, Expr):
-            if isinstance(a, int) and isinstance(b, int) and abs(b) > op.MOST_FACTORS:
+            if (
+                isinstance(a, int)
+                and isinstance(b, int)
+                and abs(a) > 1
+                and abs(b) > op.MOST_FACTORS
+            ):
                 raise OverflowError(f"{a} ** {b} does not fit")
-            return _literal(a**b)
+            try:
+                return _literal(a**b)
+            except OverflowError:  # of floats; its text is a tuple
+                raise OverflowError(f"{a} ** {b} does not fit") from None
         if isinstance(a, Expr) and isinstance(b, int) and 0 <= b <= op.MOST_FACTORS:
             return op.power(_counted(a), b)
         if isinstance(a, Expr) and a.dtype.is_float and not isinstance(b, Expr) and b == 0.5:
@@ -308,18 +333,23 @@ class Translation:
         x, y = self._unified(a, b)
         return op.if_then_else(self.condition(test), x, y)
 
+    def _extreme(self, name: str, a: Value, b: Value) -> Value:
+        if not isinstance(a, Expr) and not isinstance(b, Expr):
+            found = max(a, b) if name == "max" else min(a, b)
+            return float(found) if isinstance(a, float) or isinstance(b, float) else found
+        return self._combine(op.max_ if name == "max" else op.min_, a, b)
+
     def _call(self, name: str, args: Sequence[Value]) -> Value:
         if name in CASTS:
             return op.cast(name, args[0])
         if name in ("max", "min"):
-            return self._combine(op.max_ if name == "max" else op.min_, *args)
+            return self._extreme(name, *args)
         if name == "clip":
-            value = self._combine(op.max_, args[0], args[1])
-            return self._combine(op.min_, value, args[2])
+            return self._extreme("min", self._extreme("max", args[0], args[1]), args[2])
         if name == "pow":
             return self._power(*args)
         if name == "relu":
-            return self._combine(op.max_, args[0], 0)
+            return self._extreme("max", args[0], 0)
         if name == "square":
             return self._power(args[0], 2)
         if name == "abs" and isinstance(args[0], int | float):
@@ -352,8 +382,17 @@ def _unlike(a: DType, b: DType) -> bool:
     return signed.is_int and unsigned.code == "uint" and signed.bits <= unsigned.bits
 
 
+def _count(bits: int) -> int:
+    """By how many bits a literal is shifted; OverflowError for a number that int64 has not."""
+    if not 0 <= bits < 64:
+        raise OverflowError(f"a shift by {bits} bits: expected 0 to 63")
+    return bits
+
+
 def _literal(number: float) -> float:
     """A folded literal; OverflowError for a number that no type holds."""
-    if isinstance(number, complex) or (isinstance(number, int) and abs(number) >= 2**63):
+    if isinstance(number, complex):
+        raise ValueError("a root of a negative number")
+    if isinstance(number, int) and abs(number) >= 2**63:
         raise OverflowError(f"the number {number} does not fit int64")
     return number

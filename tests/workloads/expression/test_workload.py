@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from ruamel.yaml import YAML
@@ -16,6 +17,7 @@ from autosched.runtime.cpu import load
 from autosched.search.space import SearchSpace
 from autosched.task import Task
 from autosched.te.operations.operation import ComputeOp
+from autosched.tir.dtype import DType
 from autosched.workloads.expression.workload import ExpressionWorkload
 from autosched.workloads.source import source_from_json
 from autosched.workloads.workload import shape_of
@@ -385,6 +387,79 @@ def test_literals_and_index_arithmetic_do_not_wrap() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ("1 << 40", 1 << 40),
+        ("(1 << 40) - 1 & (1 << 33) - 1", (1 << 33) - 1),
+        ("(1 << 40) ^ 5 | 2", (1 << 40) ^ 5 | 2),
+        ("~(1 << 40) >> 3", ~(1 << 40) >> 3),
+        ("max(2147483647, 1) + 1", 1 << 31),
+        ("max(65536, 1) * min(65536, 70000)", 1 << 32),
+        ("clip(1 << 40, 0, 1 << 35) + relu(-3)", 1 << 35),
+        ("1 ** 999999999 + (-1) ** 99", 0),
+    ],
+)
+def test_what_is_made_of_literals_is_worked_out_without_a_type(value: str, number: int) -> None:
+    """Shifts and extrema of literals were computed in int32."""
+    workload = ExpressionWorkload.parse(f"B[i] = A[i] + ({value})", {"A": [2]}, "int64")
+    found = workload.reference([np.array([0, 7])])[0]
+    np.testing.assert_array_equal(found, [number, number + 7])
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["i ** 2", "square(i)", "max(i, 0) * i", "abs(5 - i) * abs(i - 5)", "min(i, 70000) * i"],
+)
+def test_index_arithmetic_of_functions_does_not_wrap(value: str) -> None:
+    workload = ExpressionWorkload.parse(f"B[i] = A[i] + {value}", {"A": [80_000]}, "float64")
+    i = np.arange(80_000)
+    want = {"i": i, "max": np.maximum, "min": np.minimum, "abs": np.abs, "square": np.square}
+    found = workload.reference([np.zeros(80_000)])[0]
+    np.testing.assert_array_equal(found, eval(value, want))
+    at = ExpressionWorkload.parse(
+        f"B[i] = 1 if {value} > 3000000000 else 0", {"B": [80_000]}, "int32"
+    )
+    np.testing.assert_array_equal(at.reference([])[0], eval(value, want) > 3_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        ("1 if A[i] < 1000 else 0", [1, 1, 1]),
+        ("max(A[i], -1000)", [1, -4, 96]),
+        ("clip(A[i], -1000, 1000.0)", [1, -4, 96]),
+        ("A[i] * 1000", [448, -448, 448]),
+        ("A[i] / 1024", [0, -1 / 256, 3 / 32]),
+    ],
+)
+def test_a_literal_that_narrow_floats_do_not_hold_is_one_of_float32(
+    value: str, want: list[float]
+) -> None:
+    """It became NaN in 8 bits, and infinite in 16."""
+    text = f"B[i] = clip({value}, -448, 448)" if "*" in value else f"B[i] = {value}"
+    workload = ExpressionWorkload.parse(text, {"A": [3]}, "float8_e4m3fn")
+    a = np.array([1, -4, 96], ml_dtypes.float8_e4m3fn)
+    found = workload.reference([a])[0]
+    np.testing.assert_array_equal(found.astype(float), np.array(want).astype(a.dtype).astype(float))
+    half = ExpressionWorkload.parse("B[i] = A[i] * 100000 / 100000", {"A": [3]}, "float16")
+    found = half.reference([a.astype(np.float16)])[0]
+    np.testing.assert_array_equal(found, a.astype(np.float16))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_the_mean_of_more_numbers_than_the_type_counts(dtype: str) -> None:
+    """The number of terms was rounded to the type: NaN, infinite, or another number."""
+    kind = DType(dtype).numpy
+    a = np.zeros((1, 70_001))
+    a[0, :100] = 0.5
+    workload = ExpressionWorkload.parse(
+        "B[i] = mean(j, A[i, j])", {"A": [1, 70_001]}, {"A": dtype, "B": dtype}
+    )
+    found = workload.reference([a.astype(kind)])[0]
+    np.testing.assert_array_equal(found, np.array([50 / 70_001]).astype(kind))
+
+
+@pytest.mark.parametrize(
     ("expr", "message"),
     [
         ("C[i] = A[i][0]", r"write A\[i, j\], not A\[i\]\[j\]"),
@@ -410,6 +485,14 @@ def test_literals_and_index_arithmetic_do_not_wrap() -> None:
             "does not follow",
         ),
         ("C[i] = mean(A[i, k])", "takes its indices first"),
+        ("C[i] = sum(k, A[i, k] * sum(k, A[k, i]))", "or of a reduction around it"),
+        ("C[i] = sum(k < True, A[i, k])", "takes its indices first"),
+        ("C[i] = A[i, 0] * None", "None is not a number"),
+        ("C[i] = A[i, 0] * (-8) ** 0.5", "a root of a negative number"),
+        ("C[i] = A[i, 0] * 9.0 ** 999", r"9\.0 \*\* 999 does not fit"),
+        ("C[i] = A[i, 0] * 2 ** 99999", r"2 \*\* 99999 does not fit"),
+        ("C[i] = int32(A[i, 0]) + (1 << 64)", "a shift by 64 bits: expected 0 to 63"),
+        ("C[i] = int32(A[i, 0]) + (1.0 << 2)", "LShift needs integers"),
         ("C[o] = sum((i, k), A[i, k])", r"first, .* sum\(k, r < 3, A\[i, k \+ r\]\)"),
         ("C[i] = sum(k < 5, A[i, k])", r"index k has length 5, but A\[i, k\] needs 4$"),
         ("C[i] = sum(k < 0, A[i, 0])", "k < 0: expected a length from 1 to"),
