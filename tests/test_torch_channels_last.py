@@ -223,6 +223,25 @@ def test_formats_that_sizes_leave_open(size: tuple[int, int]) -> None:
     as_pytorch(model, image.permute(2, 0, 1)[None])
 
 
+def test_parts_of_a_map_of_one_element_begin_where_they_lie() -> None:
+    """Strides that were settled lost the place: `bias` was read as `gain`."""
+    model = last(filled(nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 8, 1))))
+
+    def film(convolutions: Any, x: Tensor) -> Tensor:
+        pooled = F.adaptive_avg_pool2d(x, 1)
+        gain, bias = convolutions[1](pooled).sigmoid().chunk(2, 1)
+        return (convolutions[0](x) * gain + bias).relu()
+
+    agree(Calls(film, model).eval(), *images((2, 4, 6, 6)))
+
+    def slices(x: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+        y = x.relu()
+        part = y[:, 2:]
+        return y, h * y[:, :3] + y[:, 3:], part[:, 1:] * 2 + part[:, :3]
+
+    agree(Calls(slices).eval(), *images((8, 6, 1, 1), (8, 3, 1, 1)))
+
+
 def test_an_input_whose_format_is_open_is_not_copied() -> None:
     model, (x,) = last(filled(weights(3, 4))), images((1, 3, 5, 6))
     fast = agree(model, x)

@@ -21,6 +21,7 @@ from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.torch.call_arguments import check_examples, parameters_of
 from autosched.torch.strides import settle_strides
+from autosched.torch.written_buffers import is_write, refuse_old_values, return_own
 
 Node = Any
 Tensor = Any
@@ -59,7 +60,8 @@ def _is_exported(model: Any) -> bool:
 def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """The GraphModule of `model` for this call.
 
-    Raises ConfigError for a model that PyTorch cannot export, or that writes to its inputs.
+    Raises ConfigError for a model that PyTorch cannot export, or not rightly, or that writes to its
+    inputs.
     """
     given = tuple(map(apart, inputs))
     by_name = {name: apart(value) for name, value in named.items()}
@@ -67,9 +69,13 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         try:
             with torch.no_grad():
                 program = _program(model, given, by_name)
+        except ConfigError:
+            raise
         except Exception:  # one that turns gradients on inside
             with torch.enable_grad():
                 program = _program(model, given, by_name)
+    except ConfigError:
+        raise
     except Exception as error:  # of PyTorch's many kinds
         raise ConfigError(
             f"model: torch.export cannot trace it: {_first_line(error)}; try "
@@ -87,16 +93,19 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         # Checks of the inputs and of what is converted, made by export.
         if not node.users and (node.op == "call_module" or node.target is _CHECK):
             module.graph.erase_node(node)
+    return_own(module.graph)
     settle_strides(module.graph)
     return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
 
 
 def _program(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The model as `torch.export` traces it."""
-    with _alone(), warnings.catch_warnings():
+    with _alone(), _unchanged(model), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own types
         warnings.filterwarnings("ignore", _LAYERS_OWN, UserWarning)
-        return torch.export.export(model, inputs, named).run_decompositions({})
+        program = torch.export.export(model, inputs, named)
+        refuse_old_values(program)
+        return program.run_decompositions({})
 
 
 @contextmanager
@@ -108,6 +117,21 @@ def _alone() -> Iterator[None]:
     dynamo: Any = torch._dynamo  # imported here, which takes a second
     with dynamo.convert_frame.compile_lock, dynamo.config.patch(error_on_nested_fx_trace=False):
         yield
+
+
+@contextmanager
+def _unchanged(model: Any) -> Iterator[None]:
+    """Modules lose the attributes that they set while they are traced: tensors without values.
+
+    `torch.export` restores the attributes that there were.
+    """
+    before = {module: set(vars(module)) for module in model.modules()}
+    try:
+        yield
+    finally:
+        for module, names in before.items():
+            for name in set(vars(module)) - names:
+                delattr(module, name)
 
 
 _LAYERS_OWN = r"The tensor attributes? (self\.[^ ]*_flat_weights\[\d+\],? )+w"
@@ -197,7 +221,7 @@ class Constants:
     def __init__(self, module: Any, given: Mapping[Node, Tensor] | None = None) -> None:
         self._module = module
         self.given = dict(given or {})
-        written = (n.args[0] for n in module.graph.nodes if _writes(n))
+        written = (n.args[0] for n in module.graph.nodes if is_write(n))
         self._written = {node.target for node in written if node.op == "get_attr"}
         self._known: dict[Node, bool] = {}
         self._calls: dict[Node, Any] = {}  # arguments of what is computed: erased nodes lose theirs
@@ -231,10 +255,6 @@ class Constants:
         pure = node.op == "call_function" and node.target in _PURE
         self._calls[node] = node.args, dict(node.kwargs)
         return pure and all(each in self for each in _inputs(node))
-
-
-def _writes(node: Node) -> bool:
-    return node.op == "call_function" and node.target is torch.ops.aten.copy_.default
 
 
 def _inputs(node: Node) -> Iterable[Node]:

@@ -121,11 +121,21 @@ def _is_float(value: Any) -> bool:
 def _zeros(value: Any) -> Any:
     if value is None:
         return None
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_()
+    zeros = torch.zeros(_reach(value), dtype=value.dtype)
+    return zeros.as_strided(value.shape, value.stride(), value.storage_offset())
 
 
 def _settled(traced: Any, computed: Any) -> Any:
     """The traced tensor with the strides of the one that was computed; itself if it has these."""
     if not isinstance(traced, torch.Tensor) or traced.stride() == computed.stride():
         return traced
-    return traced.new_empty_strided(traced.shape, computed.stride())
+    storage = traced.new_empty(_reach(computed))
+    return storage.as_strided(traced.shape, computed.stride(), computed.storage_offset())
+
+
+def _reach(value: Any) -> int:
+    """How many elements there are from the beginning of its storage to its own last one."""
+    if not value.numel():
+        return int(value.storage_offset())
+    steps = zip(value.shape, value.stride(), strict=True)
+    return int(value.storage_offset() + sum((n - 1) * step for n, step in steps) + 1)

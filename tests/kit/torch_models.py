@@ -122,6 +122,54 @@ class Counting(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is mis
         return F.linear(x, self.weight)
 
 
+class Cell(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A recurrent cell that keeps its state in a buffer and returns what `kind` says."""
+
+    state: Any
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.linear: Any = nn.Linear(4, 4)
+        self.register_buffer("state", torch.zeros(2, 4))
+
+    def forward(self, x: Tensor) -> Any:
+        before = self.state
+        after = torch.tanh(self.linear(x) + before)
+        if self.kind == "in place":
+            self.state.copy_(after)
+            return self.state + 0, self.state.T
+        if self.kind == "another type":
+            self.state = after.double().float()
+            return self.state
+        kept = before.clone()
+        self.state = after
+        found = {
+            "new": after,
+            "part of new": (self.state[0], after),
+            "old and copied": (kept, self.state),
+            "old": before,
+            "part of old": before[0].view(2, 2),
+        }
+        return found[self.kind]
+
+
+class Looking(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """An attention that keeps its weights to be looked at."""
+
+    weights: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear: Any = nn.Linear(4, 4)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = (self.linear(x) @ x.mT).softmax(-1)
+        self.weights = weights.detach()
+        return weights @ x
+
+
 class Named(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
     """A model whose arguments may be given in several ways."""
 
