@@ -24,7 +24,9 @@ from autosched.target import Target
 LARGE = 1200
 """Lines of assembly beyond which `full` is O1 with loop vectorisation.
 
-O3 takes over half a second on unrolled scalar code, and its result is often slower.
+O3 takes over half a second on unrolled scalar code, and its result is often slower. O1 unrolls only
+what emit_llvm asks for: on 2,000 lines of dependent reductions its unrolling took 50 s, without it
+0.2 s. Kernels of 54 random candidates take 1.00 of the time (Zen 4), compiling 0.94.
 """
 
 _EFFORT = 1
@@ -110,6 +112,7 @@ def _optimized(ir_text: str, target: Target, level: Level) -> Any:
     options = llvm.create_pipeline_tuning_options(speed_level=1 if large else 3)
     options.slp_vectorization = not large and not _FROM_UNSIGNED.search(ir_text)
     options.loop_vectorization = options.loop_interleaving = True
+    options.loop_unrolling = not large or bool(_UNROLLED.search(ir_text))
     builder = llvm.create_pass_builder(tm, options)
     if level == "full":
         builder.getModulePassManager().run(module, builder)

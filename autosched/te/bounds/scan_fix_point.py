@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from autosched.arguments import found
 from autosched.arith import Analyzer
+from autosched.errors import ScheduleError
 from autosched.te.operations.graph import sub_graph
 from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
@@ -42,6 +44,8 @@ def scan_fix_points(op: ScanOp) -> dict[IterVar, frozenset[IterVar]]:
     so form a group: a consumer that needs a range of one needs the same range of all. The axes of
     a group have the same extent. Axes that are not in the result are needed whole.
     """
+    if not isinstance(op, ScanOp):
+        raise ScheduleError(f"scan_fix_points: expected the operation of a te.scan, {found(op)}")
     places = list(_places(op))
     axes = dict(zip(places, op.spatial_axis, strict=True))
     groups = {place: {place} for place in places}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from autosched.arguments import found
 from autosched.errors import ScheduleError
 from autosched.te.bounds.infer_bound import infer_bound
 from autosched.te.bounds.loop_length import MOST_ITERATIONS
 from autosched.te.lowering.buffer_binding import Binding, Storage, bind_buffers, storage_of, whole
 from autosched.te.lowering.schedule_ops import schedule_ops
 from autosched.te.lowering.store_predicates import check_store_predicates
-from autosched.te.operations.operation import ComputeOp
+from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
 from autosched.tir.buffer import Buffer, decl_buffer
@@ -39,11 +40,19 @@ def schedule_to_prim_func(
     """The function `name` of `args` (tensors of the schedule, or scalars) that computes `sch`.
 
     Every tensor becomes a buffer of its declared shape: a parameter, or storage realized where the
-    schedule computes it. ScheduleError when the schedule is illegal, an input is not an argument,
-    an argument is inlined or has storage of its own (storage_align), or an operation reads at a
-    variable that nothing gives a value.
+    schedule computes it. A tensor that primitives have replaced, and its replacement
+    (`current_tensor`), are the same argument. ScheduleError when the schedule is illegal, an input
+    is not an argument, an argument is no tensor of the schedule, is inlined or has storage of its
+    own (storage_align), or an operation reads at a variable that nothing gives a value.
     """
+    args = [_declared(sch, arg, name) for arg in args]
     _check_variables(sch, args, name)
+    for op in sch.outputs:
+        if not any(arg is tensor for tensor in sch[op].origin_op.outputs for arg in args):
+            raise ScheduleError(
+                f"to_prim_func {name}: {op.name}, which the schedule was created to compute, is no "
+                "argument, and its result would be lost; add it to the arguments"
+            )
     for arg in args:
         stage = sch.stage_map.get(arg.op) if isinstance(arg, Tensor) else None
         if stage is not None and stage.attach_type is AttachType.INLINE:
@@ -61,6 +70,27 @@ def schedule_to_prim_func(
     body = schedule_ops(normalized, infer_bound(normalized))
     check_store_predicates(body, normalized, _known(args))
     return to_prim_func(body, args, name)
+
+
+def _declared(sch: Schedule, arg: object, name: str) -> Tensor | Var:
+    """The argument as the body of the function has it: of a tensor, the one first declared."""
+    if isinstance(arg, Var):
+        return arg
+    if not isinstance(arg, Tensor):
+        why = f"to_prim_func {name}: expected tensors and variables as arguments, {found(arg)}"
+        if isinstance(arg, Operation):
+            why += "; those of an operation are its `outputs`"
+        raise ScheduleError(why)
+    stage = sch.stage_map.get(arg.op)
+    if stage is None:
+        if isinstance(arg.op, PlaceholderOp):  # an input that nothing reads
+            return arg
+        raise ScheduleError(
+            f"to_prim_func {name}: tensor {arg.name} is an argument, but this schedule does not "
+            f"compute it (its stages are {', '.join(s.op.name for s in sch.stages)}); give the "
+            "tensors that it was created of"
+        )
+    return stage.origin_op.outputs[arg.value_index]
 
 
 def _check_variables(sch: Schedule, args: Sequence[Tensor | Var], name: str) -> None:

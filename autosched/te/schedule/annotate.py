@@ -141,8 +141,8 @@ def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None =
         return vectorize(stage, iv)
     _check_loop("pragma", stage, iv)
     _check_pragma(stage, iv, key, value)
-    attr = _changed(stage, iv)
-    attr.pragmas.append((key, None if value is None else as_expr(value)))
+    number = None if value is None else as_expr(value)
+    _changed(stage, iv).pragmas.append((key, number))
     return None
 
 
@@ -239,7 +239,7 @@ def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None
             for j in range(16):
                 B[i, j] = A.shared[i, j] * 2.0
     """
-    if axis not in stage.all_iter_vars:
+    if not any(axis is known for known in stage.all_iter_vars):
         raise refusal("storage_align", stage, axis, "it is not an axis of this stage")
     if axis not in getattr(stage.op, "axis", ()):
         why = "it is not one dimension of its tensor, but a reduction, part of one, or several"

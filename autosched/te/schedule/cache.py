@@ -19,7 +19,7 @@ from autosched.te.operations.graph import replace_inputs
 from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.placement import STORAGE_SCOPES
-from autosched.te.schedule.refusal import refusal
+from autosched.te.schedule.refusal import check_tensor, refusal
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
 from autosched.tir.op import all_, const, if_then_else
 from autosched.tir.walk import substitute
@@ -33,14 +33,6 @@ def _check_scope(primitive: str, stage: Stage, scope: str) -> None:
     if not isinstance(scope, str) or scope not in STORAGE_SCOPES:
         known = ", ".join(sorted(STORAGE_SCOPES))
         raise refusal(primitive, stage, None, f"unknown scope {scope!r}; the scopes are {known}")
-
-
-def _check_tensor(primitive: str, tensor: object) -> None:
-    if not isinstance(tensor, Tensor):
-        why = f"{primitive}: expected a tensor, {found(tensor)}"
-        if isinstance(tensor, Operation):
-            why += "; those of an operation are its `outputs`"
-        raise ScheduleError(why)
 
 
 def cache_read(
@@ -69,7 +61,7 @@ def cache_read(
         for j in range(16):
             C[j] = B[j] * 2.0
     """
-    _check_tensor("cache_read", tensor)
+    check_tensor("cache_read", tensor)
     stage = schedule[tensor]
     _check_scope("cache_read", stage, scope)
     source = schedule.current_tensor(tensor)
@@ -140,7 +132,7 @@ def cache_write(schedule: Schedule, tensors: Tensor | Sequence[Tensor], scope: s
     """
     given = list(tensors) if isinstance(tensors, Sequence) else [tensors]
     for tensor in given:
-        _check_tensor("cache_write", tensor)
+        check_tensor("cache_write", tensor)
     if not given:
         raise ScheduleError("cache_write: no tensor given")
     stage = schedule[given[0]]

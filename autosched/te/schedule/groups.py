@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from autosched.te.operations.graph import sub_graph
 from autosched.te.operations.operation import Operation, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.refusal import refusal
+from autosched.te.schedule.refusal import check_tensor, refusal
 from autosched.te.schedule.stage import Stage
 
 if TYPE_CHECKING:
@@ -38,10 +38,9 @@ def create_group(
             B[j] = A[j] + 1.0
             C[j] = B[j] * 2.0
     """
-    ends = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    starts = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    ends = [schedule.current_tensor(t) for t in ends]
-    starts = [schedule.current_tensor(t) for t in starts]
+    ends, starts = (
+        [schedule.current_tensor(t) for t in _tensors(given)] for given in (outputs, inputs)
+    )
     between = sub_graph(ends, starts, include_inputs)
     members = [schedule[op] for op in between if not isinstance(op, PlaceholderOp)]
     if not members:
@@ -95,3 +94,10 @@ def _common_group(members: Sequence[Stage]) -> Stage | None:
         others = chain(member)
         common = [group for group in common if group in others]
     return common[0] if common else None
+
+
+def _tensors(given: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+    tensors = given if isinstance(given, Sequence) else [given]
+    for tensor in tensors:
+        check_tensor("create_group", tensor)
+    return tensors

@@ -175,6 +175,8 @@ def set_scope(stage: Stage, scope: str) -> None:
 def set_store_predicate(stage: Stage, predicate: Operand | None) -> None:
     """Store only where `predicate`, over thread indices and root axes, holds.
 
+    Of a reduction only the updates: it starts from its identity everywhere, as in TVM.
+
     before x = te.thread_axis("threadIdx.x"); s[B].bind(j, x):
         for i in range(16):
             launch(threadIdx.x, 16)

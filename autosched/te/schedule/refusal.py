@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from autosched.arguments import found
 from autosched.errors import ScheduleError
 from autosched.te.operations.operation import Operation
+from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import IterVar
 
 if TYPE_CHECKING:
@@ -63,3 +65,12 @@ def check_thread_tag(primitive: str, stage: Stage, iv: IterVar, thread: IterVar)
         known = ", ".join(sorted(_THREAD_TAGS))
         why = f"unknown thread tag {thread.thread_tag!r}; the tags are {known}"
         raise refusal(primitive, stage, iv, why)
+
+
+def check_tensor(primitive: str, tensor: object) -> None:
+    """ScheduleError unless `tensor` is a tensor."""
+    if not isinstance(tensor, Tensor):
+        why = f"{primitive}: expected a tensor, {found(tensor)}"
+        if isinstance(tensor, Operation):
+            why += "; those of an operation are its `outputs`"
+        raise ScheduleError(why)

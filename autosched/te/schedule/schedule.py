@@ -17,7 +17,7 @@ from autosched.te.schedule import matrix_tiles as matrix
 from autosched.te.schedule import normalize as normalization
 from autosched.te.schedule import rfactor as factoring
 from autosched.te.schedule import use_instruction as instructions
-from autosched.te.schedule.refusal import refusal
+from autosched.te.schedule.refusal import check_tensor, refusal
 from autosched.te.schedule.stage import Stage
 
 __all__ = ["Schedule", "Stage", "create_schedule"]
@@ -76,6 +76,7 @@ class Schedule(OtherNames):
 
     def current_tensor(self, tensor: Tensor) -> Tensor:
         """The tensor that has replaced `tensor`, once primitives have rewritten its operation."""
+        check_tensor("current_tensor", tensor)
         return self[tensor].op.outputs[tensor.value_index]
 
     def insert_stage(self, position: int, op: Operation, group: Stage | None) -> Stage:

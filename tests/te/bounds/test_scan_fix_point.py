@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from autosched import te
+from autosched.errors import ScheduleError
 from autosched.te.bounds.infer_bound import infer_bound
 from autosched.te.bounds.scan_fix_point import scan_fix_points
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
@@ -158,3 +159,9 @@ def test_random_steps_and_parts(seed: int) -> None:
     X, scan = scan_of(step)
     whole = run([X, scan], te.create_schedule(scan.op))
     np.testing.assert_array_equal(run(*cropped(step)), whole[:, 1:3, 2:5] * 2)
+
+
+def test_what_is_no_scan_is_refused() -> None:
+    A = te.placeholder((4,), name="A")
+    with pytest.raises(ScheduleError, match=r"expected the operation of a te\.scan, found Plac"):
+        scan_fix_points(A.op)  # type: ignore[arg-type]

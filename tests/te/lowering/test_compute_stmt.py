@@ -130,7 +130,7 @@ def test_data_axis_inside_a_bound_reduction_is_refused() -> None:
     s[C].bind(k, te.thread_axis("threadIdx.x"))
     s[C].reorder(k, i)
     with pytest.raises(ScheduleError, match="stage C, axis i: a data axis inside"):
-        schedule_to_prim_func(s, [])
+        schedule_to_prim_func(s, [C])
 
 
 def test_what_a_reduction_begins_with_is_read_inside_of_the_axes_alone(check: Check) -> None:

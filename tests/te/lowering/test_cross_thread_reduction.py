@@ -84,7 +84,7 @@ def test_init_is_refused() -> None:
     _, C, s = row_sums(4, 8, init=1.0)
     s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis("threadIdx.x"))
     with pytest.raises(ScheduleError, match="stage C: a reduction with init"):
-        schedule_to_prim_func(s, [])
+        schedule_to_prim_func(s, [C])
 
 
 def test_a_condition_that_never_holds(check: Check) -> None:

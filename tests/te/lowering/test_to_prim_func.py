@@ -1,5 +1,7 @@
 """Functions over buffers."""
 
+from typing import Any
+
 import pytest
 
 from autosched import te
@@ -31,6 +33,36 @@ def test_parameters_and_attributes() -> None:
         "from_legacy_te_schedule": True,
         "tir.noalias": True,
     }
+
+
+def test_the_tensor_that_has_replaced_an_output_is_the_same_argument(check: Check) -> None:
+    """What was given was never written."""
+    A, B, C = program()
+    s = te.create_schedule(C.op)
+    s.cache_write(C, "local")
+    s.cache_write(B, "local")
+    assert s.current_tensor(C) is not C
+    for result in (C, s.current_tensor(C)):
+        check(s, [A, result], lambda a: a * 2 + 2)
+        check(s, [A, s.current_tensor(B), result], lambda a: (a + 1, a * 2 + 2))
+    with pytest.raises(ScheduleError, match="tensor C is an argument twice"):
+        schedule_to_prim_func(s, [A, C, s.current_tensor(C)])
+
+
+def test_what_the_schedule_does_not_compute_is_refused() -> None:
+    A, B, C = program()
+    s = te.create_schedule(C.op)
+    other = te.compute((6, 4), lambda i, j: A[i, j] * 3.0, name="C")
+    with pytest.raises(ScheduleError, match=r"tensor C is an argument, .*stages are A, B, C\)"):
+        schedule_to_prim_func(s, [A, other])
+    with pytest.raises(ScheduleError, match=r"C, which the schedule .* is no argument"):
+        schedule_to_prim_func(s, [A, B])
+    mistaken: list[Any] = ["C", None, C.op, compute_of(C).axis[0]]
+    for wrong in mistaken:
+        with pytest.raises(ScheduleError, match="expected tensors and variables as arguments, fou"):
+            schedule_to_prim_func(s, [A, wrong])
+    unread = te.placeholder((3,), name="X")
+    assert len(schedule_to_prim_func(s, [A, unread, C]).params) == 3
 
 
 def test_an_argument_that_is_inlined() -> None:

@@ -127,6 +127,10 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         lambda s, i, k: s.storage_align(te.reduce_axis((0, 2), "z"), 8, 0),
         r"storage_align: stage C, axis z: it is not an axis",
     ),
+    "align a tensor": (
+        lambda s, i, k: s.storage_align(s.op.output(0), 8, 0),
+        r"storage_align: stage C, axis Tensor\(C.*: it is not an axis",
+    ),
     "align a reduction": (
         lambda s, i, k: s.storage_align(k, 8, 0),
         r"storage_align: stage C, axis k: it is not one dimension of its tensor",
@@ -148,6 +152,12 @@ def test_refusals_change_nothing(stage: Stage, name: str) -> None:
     act, message = REFUSED[name]
     with pytest.raises(ScheduleError, match=message):
         act(stage, *stage.leaf_iter_vars)
+    assert stage.iter_var_attrs == {}
+
+
+def test_a_pragma_without_a_number_changes_nothing(stage: Stage) -> None:
+    with pytest.raises(TypeError, match="read its elements"):
+        stage.pragma(stage.leaf_iter_vars[0], "mine", stage.op.output(0))  # type: ignore[arg-type]
     assert stage.iter_var_attrs == {}
 
 

@@ -74,6 +74,15 @@ def test_members_cannot_leave_their_group(chain: tuple[Any, ...]) -> None:
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
 
 
+def test_an_operation_is_no_tensor(chain: tuple[Any, ...]) -> None:
+    s, A, _B, C, _D, _E = chain
+    for outputs, inputs in ((C.op, A), (C, A.op), ([C, C.op], A)):
+        with pytest.raises(ScheduleError, match=r"create_group: expected a tensor, .*`outputs`"):
+            s.create_group(outputs=outputs, inputs=inputs)
+    with pytest.raises(ScheduleError, match=r"current_tensor: expected a tensor, .*`outputs`"):
+        s.current_tensor(C.op)
+
+
 def test_overlapping_groups_are_refused(chain: tuple[Any, ...]) -> None:
     s, A, B, C, D, _E = chain
     g = s.create_group(outputs=C, inputs=A)
