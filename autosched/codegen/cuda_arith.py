@@ -146,13 +146,13 @@ def negation(w: Writer, e: Expr) -> Text:
 def extremum(w: Writer, e: Expr) -> Text:
     """Min and Max; the result is NaN if an operand is."""
     assert isinstance(e, Min | Max)
+    if e.dtype.is_bool:
+        return _joined(And if isinstance(e, Min) else Or, w.value(e.a), w.value(e.b))
     name = "min" if isinstance(e, Min) else "max"
     a, b = w.widened(e.a).text, w.widened(e.b).text
     if e.dtype.is_float:
         bits = max(e.dtype.bits, 32)
         return w.narrowed(w.call(f"{name}_f{bits}", a, b), e.dtype)
-    if e.dtype.is_bool:
-        return Text(f"{a} {'&&' if name == 'min' else '||'} {b}", Level.CONDITIONAL)
     whole = Text(f"{name}({a}, {b})")
     if e.dtype.bits >= 32:
         return whole

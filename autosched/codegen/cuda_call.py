@@ -99,8 +99,9 @@ def _bitwise_not(w: Writer, e: Expr) -> Text:
 def _shift(w: Writer, e: Expr) -> Text:
     assert isinstance(e, Call)
     value, count = e.args
-    by = w.operand(count, Level.ADD)
-    if not isinstance(count, IntImm):
+    if isinstance(count, IntImm):
+        by = str(count.value % e.dtype.bits)
+    else:
         by = f"({w.operand(count, Level.UNARY)} & {e.dtype.bits - 1})"
     if e.op == "shift_right":
         return _fitted(Text(f"{w.operand(value, Level.UNARY)} >> {by}", Level.SHIFT), e.dtype)

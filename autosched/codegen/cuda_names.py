@@ -11,7 +11,7 @@ _BUILT_IN = """
 threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 int2 int3 int4 float2 float3 float4 double2
 size_t assert printf malloc free memcpy memset clock clock64 main std
 min max abs fabs fabsf fma fmaf sqrt rsqrt exp log sin cos tan tanh erf pow fmod floor ceil round
-trunc rint smem
+trunc rint smem NULL
 """
 
 RESERVED = KEYWORDS | frozenset(_BUILT_IN.split()) | identifiers()
@@ -19,6 +19,7 @@ _MATH = re.compile(
     r"a?(sin|cos|tan)h?f?|(exp|log)(2|10|1p|m1)?f?|(l|ll)?r(ound|int)f?|[jy][01n]f?|"
     r"(floor|ceil|trunc|pow|fmod|atan2|hypot|copysign|ldexp|nextafter|sqrt|rsqrt|erf|fm(in|ax))f?"
 )
+_MACRO = re.compile(r"(cuda|CUDA)\w*")  # of NVRTC, among them cudaStreamLegacy and CUDART_VERSION
 
 
 class Names:
@@ -33,6 +34,8 @@ class Names:
         if base[0].isdigit():
             base = f"v{base}"
         base = re.sub(r"__+", "_", base)  # names with two underscores belong to the compiler
+        if _MACRO.fullmatch(base):
+            base = f"v_{base}"
         name, count = base, 0
         while name in self._taken or name in RESERVED or _MATH.fullmatch(name):
             count += 1

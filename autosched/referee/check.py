@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from autosched.driver import apply_steps, schedule_ops
+from autosched.errors import ScheduleError
 from autosched.layout import LayoutOption
 from autosched.measure.check import compare
 from autosched.measure.tolerance import tolerances
@@ -96,7 +97,7 @@ def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) 
         report = check_function(task, source, final, seconds=seconds, sample=True)
         if report.verdict is not Verdict.UNCHECKED:
             return replace(report, proofs=proofs)
-    smaller = scaled(task, steps)
+    smaller = _smaller(task, steps)
     if report is None and smaller is not None and _in_16_bits(source):
         report = check_function(task, source, final, seconds=seconds, sample=False)
         if report.verdict is not Verdict.UNCHECKED:
@@ -105,11 +106,25 @@ def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) 
         if report is None:
             report = check_function(task, source, final, seconds=seconds, sample=False)
         return replace(report, proofs=proofs)
-    small, small_steps = smaller
-    source, final = lowered(small, small_steps)
+    small, source, final = smaller
     how = f"all blocks of the smaller {small.name}"
     report = check_function(small, source, final, seconds=seconds, sample=False, how=how)
     return replace(report, proofs=proofs)
+
+
+def _smaller(task: Task, steps: Sequence[Step]) -> tuple[Task, PrimFunc, PrimFunc] | None:
+    """A problem of smaller sizes, and the candidate for it (`lowered`).
+
+    None if there is no such problem, or if the steps are illegal with its sizes.
+    """
+    found = scaled(task, steps)
+    if found is None:
+        return None
+    small, small_steps = found
+    try:
+        return small, *lowered(small, small_steps)
+    except ScheduleError:
+        return None
 
 
 def _in_16_bits(func: PrimFunc) -> bool:

@@ -114,7 +114,19 @@ EXPRESSIONS = {
     "a mask": ("int32", "bitwise_and(n + 1, 7)", "(n + 1) & 7"),
     "a shift": ("int32", "shift_right(n, 3) + 1", "(n >> 3) + 1"),
     "a shift to the left": ("int32", "shift_left(A[0], n)", "(int)((unsigned)A[0] << (n & 31))"),
+    "a shift by more than all bits": ("int32", "shift_right(A[0], 40)", "A[0] >> 8"),
+    "a shift of a small int": ("int8", "shift_right(A[0], 9)", "(signed char)(A[0] >> 1)"),
+    "a shift by less than nothing": (
+        "int64",
+        "shift_left(A[0], int64(-1))",
+        "(long long)((unsigned long long)A[0] << 63)",
+    ),
     "maximum": ("float32", "max(A[0], x)", "max_f32(A[0], x)"),
+    "extrema of conditions": (
+        "bool",
+        "min(A[0] or x, max(Select(x, A[1], A[2]), A[3] and x))",
+        "(A[0] != 0 || x) && ((x ? A[1] != 0 : A[2] != 0) || A[3] != 0 && x)",
+    ),
     "maximum of doubles": ("float64", "max(A[0], x)", "max_f64(A[0], x)"),
     "maximum of ints": ("int32", "max(A[0], 0)", "max(A[0], 0)"),
     "select": ("float32", "Select(x > A[0], x, A[0])", "x > A[0] ? x : A[0]"),
@@ -265,6 +277,11 @@ def test_constants_of_ints(value: int, dtype: str, expected: str) -> None:
 def test_names() -> None:
     names = Names()
     hints = ["i.j.fused", "i_j_fused", "double", "threadIdx", "expf", "vec", "7x", "", "a__b", "é"]
+    macros = ["NULL", "cudaStreamLegacy", "CUDART_CB", "CUDART_CB", "cubic"]
+    wanted = ["NULL_1", "v_cudaStreamLegacy", "v_CUDART_CB", "v_CUDART_CB_1", "cubic"]
+    assert [Names().new(hint) for hint in macros[:3]] == wanted[:3]
+    others = Names()
+    assert [others.new(hint) for hint in macros] == wanted
     assert [names.new(hint) for hint in hints] == [
         *("i_j_fused", "i_j_fused_1", "double_1", "threadIdx_1", "expf_1", "vec_1"),
         *("v7x", "v", "a_b", "v_1"),

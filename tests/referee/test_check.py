@@ -8,7 +8,7 @@ import pytest
 
 from autosched.driver import lower_steps, lower_to_kernels
 from autosched.referee.check import Verdict, check_candidate, check_function, lowered
-from autosched.state.steps import Step
+from autosched.state.steps import SplitStep, Step
 from autosched.task import Task
 from autosched.tir.printer import to_text
 
@@ -47,6 +47,18 @@ def test_what_takes_too_long_is_said_and_not_skipped(golden: Candidate) -> None:
 def test_several_kernels_run_whole_on_a_smaller_problem(golden: Candidate) -> None:
     report = check_candidate(*golden("layer_norm", 0), seconds=60)
     assert report.how.startswith("all blocks of the smaller layer_norm(")
+
+
+def test_steps_that_are_illegal_with_smaller_sizes_run_with_the_real_ones(
+    golden: Candidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error was one of the candidate, which is legal."""
+    task, steps = golden("matmul", 33)
+    illegal = (SplitStep(99, 0, 16, (2,)),)
+    monkeypatch.setattr("autosched.referee.check.scaled", lambda *_: (task, illegal))
+    monkeypatch.setattr("autosched.referee.check._in_16_bits", lambda _: True)
+    report = check_candidate(task, steps, seconds=0.0)
+    assert report.verdict is Verdict.UNCHECKED and "smaller" not in report.how
 
 
 def test_one_kernel_runs_on_some_blocks_of_its_real_size(golden: Candidate) -> None:
