@@ -49,6 +49,7 @@ GPU_INITIAL: tuple[InitialRule, ...] = (
 )
 
 _BATCH = 32  # attempts are made in multiples of it
+_MOST_ATTEMPTS = 1 << 14  # in a batch, however many samples are wanted
 _BARREN_BATCHES = 5
 _FEW_LEGAL, _MOST_TIMES = 0.5, 4
 """If a smaller share of the attempts is legal, up to _MOST_TIMES as many are made at once."""
@@ -121,6 +122,7 @@ def sample_population(
     while len(found) < count:
         batch: list[Steps] = []
         attempts = math.ceil((count - len(found)) / share / _BATCH) * _BATCH
+        attempts = min(attempts, _MOST_ATTEMPTS)
         for state in drawn(context, sketches, rng, attempts):
             text = state.to_str()
             if text not in texts:

@@ -13,6 +13,7 @@ from autosched.errors import ConfigError
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import Record
 from autosched.measure.standing import best_of
+from autosched.process.interrupt import interrupts_taken
 from autosched.search.allocation import (
     UNKNOWN_COST,
     AllocationOptions,
@@ -136,11 +137,12 @@ class TaskScheduler:
 
     def run(self) -> ScheduleResult:
         """Give out rounds until the trials, the time or all tasks are used up."""
-        reason, interrupted, failed = "all trials were used", False, False
+        interrupted = failed = False
         try:
-            for tuner in self.tuners:
-                tuner.begin()
-            reason = self._first_rounds() or self._rounds()
+            with interrupts_taken():
+                for tuner in self.tuners:
+                    tuner.begin()
+                reason = self._first_rounds() or self._rounds()
         except KeyboardInterrupt:
             reason, interrupted = INTERRUPTED, True
         except ENDING as error:

@@ -16,7 +16,7 @@ from autosched.measure.record_log import RecordLog, RecordsError
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.measure.standing import takes_over
-from autosched.process.interrupt import interrupts_held
+from autosched.process.interrupt import interrupts_held, interrupts_taken
 from autosched.search.cost_model import make_cost_model
 from autosched.search.featurize import Helper, task_featurizer, tell_python
 from autosched.search.learned import learned_from
@@ -166,21 +166,10 @@ class Tuner:
 
     def run(self) -> TuneResult:
         """Search until the trials, the time or the space is used up."""
-        reason = "all trials were used"
         interrupted = failed = False
         try:
-            self.begin(min(self.options.batch, self.options.trials))
-            while self.progress.done < self.options.trials:
-                stop = self._why_over()
-                if stop:
-                    reason = stop
-                    break
-                size = min(self.options.batch, self.options.trials - self.progress.done)
-                if not self.step(size, _ROUNDS_AHEAD):
-                    some = self.progress.done or self._continues
-                    left = _SPACE_IS_EMPTY if some else none_within_limits([self.progress.task])
-                    reason = self._why_over() or self.why_nothing or left
-                    break
+            with interrupts_taken():
+                reason = self._rounds()
         except KeyboardInterrupt:
             interrupted, reason = True, INTERRUPTED
         except ENDING as error:
@@ -191,6 +180,20 @@ class Tuner:
             if self._own_helper:
                 self._helper.close()
         return self.result(reason, interrupted, failed)
+
+    def _rounds(self) -> str:
+        """Search; returns why the search ended."""
+        self.begin(min(self.options.batch, self.options.trials))
+        while self.progress.done < self.options.trials:
+            stop = self._why_over()
+            if stop:
+                return stop
+            size = min(self.options.batch, self.options.trials - self.progress.done)
+            if not self.step(size, _ROUNDS_AHEAD):
+                some = self.progress.done or self._continues
+                left = _SPACE_IS_EMPTY if some else none_within_limits([self.progress.task])
+                return self._why_over() or self.why_nothing or left
+        return "all trials were used"
 
     def begin(self, ahead: int = 0) -> None:
         """Start all processes, learn from the earlier records and compute the reference.

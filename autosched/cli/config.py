@@ -7,7 +7,7 @@ explains what is wrong with them.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -31,7 +31,7 @@ from autosched.search.cost_model import COST_MODELS
 from autosched.search.options import OURS, SearchOptions, SpaceName, policy_problem
 from autosched.search.own_model import spec_problem
 from autosched.search.rules.tiling import structure_problem
-from autosched.target import Target, make_target, require_threads
+from autosched.target import MAX_THREADS, Target, make_target, require_threads
 from autosched.task import Task
 from autosched.transform.framework.context import PHASES
 from autosched.workloads.source import SOURCES
@@ -58,6 +58,11 @@ _OWN_PASSES: dict[str, Any] = {
         ]
     }
 }
+
+
+MOST = 2**31 - 1
+Count = Annotated[PositiveInt, Field(le=MOST)]
+"""A number of things, for which arrays of them may be made."""
 
 
 class _Section(BaseModel):
@@ -168,7 +173,7 @@ class TargetSection(_Section):
 class SearchSection(_Section):
     """How to search. The lower-case names below `seed` are Ansor's."""
 
-    trials: PositiveInt = 64
+    trials: Count = 64
     batch: PositiveInt = 16
     seed: int = Field(default=0, ge=0)
     time_budget_s: PositiveFloat | None = None
@@ -181,14 +186,16 @@ class SearchSection(_Section):
     )
     eps_greedy: float = Field(default=_ANSOR.eps_greedy, ge=0, le=1)
     retry_search_one_round_on_empty: int = Field(
-        default=_ANSOR.retry_search_one_round_on_empty, ge=0
+        default=_ANSOR.retry_search_one_round_on_empty, ge=0, le=MOST
     )
-    sample_init_min_population: PositiveInt = _ANSOR.sample_init_min_population
+    sample_init_min_population: Count = _ANSOR.sample_init_min_population
     sample_init_use_measured_ratio: float = Field(
         default=_ANSOR.sample_init_use_measured_ratio, ge=0, le=1
     )
-    evolutionary_search_population: PositiveInt = _ANSOR.evolutionary_search_population
-    evolutionary_search_num_iters: int = Field(default=_ANSOR.evolutionary_search_num_iters, ge=0)
+    evolutionary_search_population: Count = _ANSOR.evolutionary_search_population
+    evolutionary_search_num_iters: int = Field(
+        default=_ANSOR.evolutionary_search_num_iters, ge=0, le=MOST
+    )
     evolutionary_search_mutation_prob: float = Field(
         default=_ANSOR.evolutionary_search_mutation_prob, ge=0, le=1
     )
@@ -198,8 +205,8 @@ class SearchSection(_Section):
     gpu_multi_level_tiling_structure: str = Field(
         default=_ANSOR.gpu_multi_level_tiling_structure, json_schema_extra=_LETTERS
     )
-    max_innermost_split_factor: PositiveInt = _ANSOR.max_innermost_split_factor
-    max_vectorize_size: PositiveInt = _ANSOR.max_vectorize_size
+    max_innermost_split_factor: Count = _ANSOR.max_innermost_split_factor
+    max_vectorize_size: Count = _ANSOR.max_vectorize_size
     disable_change_compute_location: bool = _ANSOR.disable_change_compute_location
     sketch_rules: list[str] = Field(
         default_factory=list,
@@ -283,6 +290,7 @@ class MeasureSection(_Section):
     )
     workers: PositiveInt | None = Field(
         default=None,
+        le=MAX_THREADS,
         description="processes that build candidates; default: one for each core, from 2 to 8; "
         "for GPUs one fewer than hardware threads, at most 16",
     )

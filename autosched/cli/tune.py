@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from autosched.cli.asked import Asked
@@ -26,10 +26,13 @@ from autosched.cli.tune_settings import (
 from autosched.display.progress import make_observer
 from autosched.display.task_table import TaskTable, short_names
 from autosched.needed import XGBOOST, as_if_missing, needed
+from autosched.process.interrupt import interrupt_arrived, interrupts_held
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.session import Session
 from autosched.session.yardsticks import Yardsticks, compare
 from autosched.words import count
+
+Report = Callable[[], None]
 
 EXIT_FAILED = 2
 EXIT_NOTHING_VALID = 3
@@ -69,8 +72,14 @@ def run(
     if all(config.cost_model.kind == "xgboost" for config in configs):
         _import_xgboost()
     tune = _one if len(configs) == 1 else _several
-    result = tune(configs, session, path, as_json=as_json)
-    if result.interrupted:
+    with interrupts_held():  # except in the parts of a run that lose nothing then
+        result, show = tune(configs, session, path, as_json=as_json)
+        interrupted = interrupt_arrived()
+    try:
+        show()
+    finally:
+        session.save_model()
+    if result.interrupted or interrupted:
         sys.exit(EXIT_INTERRUPTED)
     if result.failed:
         sys.exit(EXIT_FAILED)
@@ -89,7 +98,8 @@ def _import_xgboost() -> None:
 
 def _one(
     configs: Sequence[Config], session: Session, path: Path, *, as_json: bool
-) -> ScheduleResult:
+) -> tuple[ScheduleResult, Report]:
+    """The result of one task, and what prints it."""
     task = session.jobs[0].task
     if not as_json:
         warn(f"tuning {task.name} on {task.target}{_continuing(session)}")
@@ -114,14 +124,14 @@ def _one(
                 known = Yardsticks(missing="interrupted")
             else:
                 known = compare(task, measurer, best, finals[task.key])
-    report(result.tasks[0], path, known, session.others, as_json=as_json)
-    session.save_model()
-    return result
+    of_one = partial(report, result.tasks[0], path, known, session.others, as_json=as_json)
+    return result, of_one
 
 
 def _several(
     configs: Sequence[Config], session: Session, path: Path, *, as_json: bool
-) -> ScheduleResult:
+) -> tuple[ScheduleResult, Report]:
+    """The result of several tasks, and what prints it."""
     tasks = [job.task for job in session.jobs]
     names = short_names([config.name for config in configs])
     table = TaskTable([task.key for task in tasks], names, [job.weight for job in session.jobs])
@@ -143,9 +153,9 @@ def _several(
         ) as observer,
     ):
         result = session.run(observer)
-        with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
-            known.update(session.compared(result, session.finals(result)))
-    report_many(
+        known.update(session.compared(result, session.finals(result)))
+    return result, partial(
+        report_many,
         result,
         table,
         path,
@@ -154,8 +164,6 @@ def _several(
         own_objective=session.own_objective,
         as_json=as_json,
     )
-    session.save_model()
-    return result
 
 
 def _continuing(session: Session) -> str:

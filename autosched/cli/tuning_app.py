@@ -42,7 +42,9 @@ def tune(
     shape: Shape = None,
     dtype: Dtype = None,
     settings: Set = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Candidates to measure.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, max=2**31 - 1, help="Candidates to measure.")
+    ] = None,
     target: Target = None,
     records: Annotated[Path | None, typer.Option(help="Record file to write.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of every random draw.")] = None,

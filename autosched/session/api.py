@@ -16,6 +16,7 @@ from autosched.display.progress import make_observer
 from autosched.display.task_table import TaskTable, short_names
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.records import Record
+from autosched.process.interrupt import interrupt_arrived, interrupts_held
 from autosched.search.progress import Observer, Progress
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.race import Final
@@ -105,20 +106,25 @@ def run(tasks: Sequence[Task], settings: TuneSettings) -> Tuned:
     finals: Mapping[str, Final | None] = {}
     known: dict[str, Yardsticks] = {}
     interrupted = False
-    try:
-        with session, _progress(session, settings) as observer:
-            result = session.run(observer)
-            if result.failed:
-                warn(f"the run ended early: {result.reason}")
-            finals = session.finals(result)
-            if settings.compare and not result.failed:
-                known.update(session.compared(result, finals))
-            _save_model(session)
-    except KeyboardInterrupt:
-        result, interrupted = result or session.before(), True
-    tuned = Tuned.of(
-        result, session.record_file, interrupted=interrupted, finals=finals, known=known
-    )
+    with interrupts_held():  # except in the parts of a run that lose nothing then
+        try:
+            with session, _progress(session, settings) as observer:
+                result = session.run(observer)
+                if result.failed:
+                    warn(f"the run ended early: {result.reason}")
+                finals = session.finals(result)
+                if settings.compare and not result.failed:
+                    known.update(session.compared(result, finals))
+                _save_model(session)
+        except KeyboardInterrupt:
+            result, interrupted = result or session.before(), True
+        tuned = Tuned.of(
+            result,
+            session.record_file,
+            interrupted=interrupt_arrived() or interrupted,
+            finals=finals,
+            known=known,
+        )
     if not tuned.interrupted and not any(found.found for found in tuned):
         raise MeasureError("; ".join(found.problem for found in tuned), stage="run")
     return tuned

@@ -22,7 +22,7 @@ from autosched.measure.record_log import RecordLog, RecordsError
 from autosched.measure.run_options import RunOptions
 from autosched.measure.standing import best_of
 from autosched.output_file import FileKind, require_apart, require_replaceable, takes_records
-from autosched.process.interrupt import interrupts_held
+from autosched.process.interrupt import interrupts_held, interrupts_taken
 from autosched.search.allocation import AllocationOptions
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
@@ -328,7 +328,7 @@ class Session:
         only: the tuning is complete, and tasks that were not raced have no entry.
         """
         found: dict[str, Final | None] = {}
-        with contextlib.suppress(KeyboardInterrupt), none_lost():
+        with contextlib.suppress(KeyboardInterrupt), none_lost(), interrupts_taken():
             for each in () if result.interrupted or result.failed else result.tasks:
                 if each.best is not None:
                     records = (*self._earlier.here.get(each.task.key, ()), *each.records)
@@ -364,12 +364,16 @@ class Session:
 
         A single task is timed in turns with NumPy. Ctrl-C ends the comparisons only.
         """
-        with contextlib.suppress(KeyboardInterrupt):
-            for each in result.tasks:
-                key, best = each.task.key, each.best
-                if best is not None and key in finals:
-                    hold = compare if len(self.jobs) == 1 else compare_alone
-                    yield key, hold(each.task, self.measurer, best, finals[key])
+        for each in result.tasks:
+            key, best = each.task.key, each.best
+            if best is not None and key in finals:
+                hold = compare if len(self.jobs) == 1 else compare_alone
+                try:
+                    with interrupts_taken():
+                        found = hold(each.task, self.measurer, best, finals[key])
+                except KeyboardInterrupt:
+                    return
+                yield key, found
 
     def _keep(self, won: Final | None, result: TuneResult, seconds: float) -> Final | None:
         """Write the record of a race of `seconds`, and make its winner the best of the task."""

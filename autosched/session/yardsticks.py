@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from autosched.errors import AutoschedError
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
+from autosched.process.interrupt import interrupts_taken
 from autosched.session.peer import Peer, peer_of
 from autosched.session.race import Final
 from autosched.task import Task
@@ -36,8 +37,9 @@ def compare(task: Task, measurer: Measurer, best: Record, final: Final | None) -
     peak = peer = None
     missing = ""
     try:
-        peak = measurer.peak(task, task.dag.flop_count / best.result.cost)
-        peer = peer_of(task, measurer, best)
+        with interrupts_taken():
+            peak = measurer.peak(task, task.dag.flop_count / best.result.cost)
+            peer = peer_of(task, measurer, best)
     except AutoschedError as error:
         reason = last_line(str(error))
         missing = f"timing failed: {reason}; run it again when the cores are free"

@@ -149,9 +149,12 @@ def _csv(path: Path) -> _Heads:
         last = ""
         for row in reader:
             heads.rows += 1
+            if len(row) != len(names):
+                raise ValueError(
+                    f"row {heads.rows} has {count(len(row), 'column')}, expected {len(names)}: the "
+                    "file was cut short"
+                )
             if row[:1] != [last]:
-                if len(row) < len(LEADING):
-                    raise ValueError(f"row {heads.rows} has {len(row)} columns")
                 last = row[0]
                 head: dict[str, Any] = dict(zip(LEADING, row, strict=False))
                 head["valid"] = head["valid"] == "True"

@@ -64,6 +64,15 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
         (WORKLOAD + "search:\n  trails: 3\n", r":3: unknown key 'search.trails'.*'trials'"),
         (WORKLOAD + "search: {trials: many}\n", r":2: search\.trials: .*found text 'many'"),
         (WORKLOAD + "search: {trials: 0}\n", r"greater than 0, found 0"),
+        (
+            WORKLOAD + "search: {trials: 9999999999}\n",
+            r"trials: .*less than or equal to 2147483647",
+        ),
+        (
+            WORKLOAD + f"search: {{evolutionary_search_population: {10**30}}}\n",
+            r"population: .*less than or equal to 2147483647",
+        ),
+        (WORKLOAD + "measure: {workers: 100000}\n", r"workers: .*less than or equal to 1024"),
         (WORKLOAD + "search: {eps_greedy: 2.0}\n", r"eps_greedy: .*less than or equal to 1"),
         (
             WORKLOAD + "search: {cpu_multi_level_tiling_structure: SXR}\n",

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from autosched.process.interrupt import ENDING_SIGNALS, interrupts_held
+from autosched.process.interrupt import (
+    ENDING_SIGNALS,
+    interrupt_arrived,
+    interrupts_held,
+    interrupts_taken,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +55,39 @@ def test_nothing_is_held_where_no_interruption_arrives(monkeypatch: pytest.Monke
 def test_an_error_inside_is_not_hidden() -> None:
     with pytest.raises(ValueError, match="disk full"), interrupts_held():
         raise ValueError("disk full")
+
+
+def test_what_is_taken_inside_of_what_is_held() -> None:
+    """Before and behind the part that is taken, interruptions wait for it, or for the end."""
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("begun")
+        with pytest.raises(KeyboardInterrupt), interrupts_taken():
+            done.append("not reached")
+        with pytest.raises(KeyboardInterrupt), interrupts_taken():
+            done.append("taken")
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("not reached")
+        with interrupts_taken():
+            done.append("nothing left")
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("ended")
+    assert done == ["begun", "taken", "nothing left", "ended"]
+    for number in ENDING_SIGNALS:
+        assert signal.getsignal(number) is signal.default_int_handler
+
+
+def test_what_is_held_inside_of_what_is_taken() -> None:
+    done = []
+    with interrupts_held():
+        with pytest.raises(KeyboardInterrupt), interrupts_taken(), interrupts_held():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("written")
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt_arrived() and not interrupt_arrived()
+        done.append("heeded")
+    assert done == ["written", "heeded"]
+    with interrupts_taken():  # without anything held
+        done.append("as ever")
+    assert not interrupt_arrived()

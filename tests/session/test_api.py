@@ -17,8 +17,9 @@ from autosched.measure.run_options import RunOptions
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.options import SearchOptions
 from autosched.search.own_policy import Tools
-from autosched.search.progress import Progress
+from autosched.search.progress import Progress, TuneResult
 from autosched.session.api import tune
+from autosched.session.session import Session
 from autosched.session.tuned import Tuned
 from autosched.state.steps import Step
 from autosched.task import Task
@@ -196,6 +197,31 @@ def test_an_interrupt_while_processes_end_loses_nothing(
     assert result.interrupted
     assert len(result.records) == 8
     assert result.best.seconds > 0
+
+
+@pytest.mark.parametrize("moment", ["ended", "raced"])
+def test_an_interrupt_between_the_parts_of_a_run_loses_nothing(
+    quick: Callable[..., Tuned], tasks: list[Task], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Right after the last round it threw away what the run had found."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    objective = Session._objective
+    calls = []
+
+    def interrupted(self: Session, results: Sequence[TuneResult]) -> float:
+        calls.append(len(results))
+        if len(calls) == (1 if moment == "ended" else 2):
+            os.kill(os.getpid(), signal.SIGINT)
+        return objective(self, results)
+
+    monkeypatch.setattr(Session, "_objective", interrupted)
+    try:
+        result = quick(tasks[0])
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+    assert calls == [1, 1]
+    assert result.interrupted == (moment == "raced")  # in a race it ends the race alone
+    assert len(result.records) == 8 and result.best.seconds > 0
 
 
 def test_an_interrupt_that_python_would_forget_comes_again(

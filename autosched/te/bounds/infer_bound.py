@@ -232,7 +232,9 @@ class _Context:
         """Append to `needed` the sets that `consumer` reads, from indices in terms of its loops.
 
         The index (n * H + h) * W + w of axes that were fused simplifies to the fused loop, of which
-        a block runs a part. Evaluated axis by axis it would cover all values of each axis.
+        a block runs a part. Evaluated axis by axis it would cover all values of each axis. It does
+        not simplify where the fused loop is a sum of others, of which the remainders alone may be
+        simple: a variable stands for each such loop until the index is simplified.
         """
         analyzer = Analyzer()
         for iv, dom in self.domains.items():
@@ -246,11 +248,23 @@ class _Context:
             values[iv] = sets[iv].min_value if point else iv.var
             if not point:
                 known[iv.var] = sets[iv]
-        pass_up_index(reader, self.domains, values)
+        fused: dict[Var, Expr] = {}
+
+        def named(iv: IterVar, value: Expr) -> Expr:
+            if isinstance(value, Var):
+                return value
+            var = Var(iv.var.name, value.dtype)
+            analyzer.bind(var, self.domains[iv])
+            fused[var] = value
+            return var
+
+        pass_up_index(reader, self.domains, values, name_fused=named)
         table = {iv.var: values[iv] for iv in consumer.axis}
         for load in consumer.loads:
             for dim, index in enumerate(load.indices if load.producer in needed else ()):
                 place = analyzer.simplify(substitute(index, table))
+                for var, value in reversed(fused.items()):
+                    place = analyzer.simplify(substitute(place, {var: value}))
                 needed[load.producer][dim].append(eval_set(place, known))
 
     def check_place(self, stage: Stage, domains: Domains) -> None:

@@ -7,6 +7,7 @@ form of the expressions are Ansor's; constants are handled as Python ints.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
@@ -179,13 +180,17 @@ def _thread_bound(stage: Stage) -> set[IterVar]:
 
 
 def pass_up_index(
-    stage: Stage, dom_map: Domains, state: Values, allow_missing: bool = False
+    stage: Stage,
+    dom_map: Domains,
+    state: Values,
+    allow_missing: bool = False,
+    name_fused: Callable[[IterVar, Expr], Expr] = lambda _, value: value,
 ) -> None:
     """Complete `state`, which holds the values of the leaf loops, with those of all other axes.
 
     The values are expressions in terms of the given leaf values; the parent of a split gets
     inner + outer * extent(inner) + min(parent). With `allow_missing` relations whose loops have no
-    value are skipped.
+    value are skipped. `name_fused` gives the value of a fused loop that its parts are made of.
     """
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
@@ -198,6 +203,7 @@ def pass_up_index(
         elif isinstance(relation, Fuse):
             fused = state.get(relation.fused)
             if fused is not None:
+                fused = name_fused(relation.fused, fused)
                 factor = dom_map[relation.inner].extent
                 for iv, part in (
                     (relation.outer, floordiv(fused, factor)),

@@ -212,6 +212,11 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         file.write("7,1\n")
     with pytest.raises(ConfigError, match="row 12 has 2 columns"):
         describe(tmp_path / "d.csv")
+    dataset.export(SAMPLES, tmp_path / "e.csv")
+    whole = (tmp_path / "e.csv").read_bytes()
+    (tmp_path / "e.csv").write_bytes(whole[: whole.index(b"\n") + 2000])
+    with pytest.raises(ConfigError, match=r"row \d+ has \d+ columns, expected \d+: .* cut short"):
+        describe(tmp_path / "e.csv")
 
 
 def test_a_line_too_long_to_be_a_row_is_not_held(

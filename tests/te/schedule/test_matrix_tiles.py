@@ -395,12 +395,40 @@ def one_term() -> tuple[list[Tensor], Tensor, Tensor | None]:
     return [a, b, c], c, None
 
 
+def pointwise(height: int, width: int) -> tuple[list[Tensor], Tensor, Tensor | None]:
+    """A convolution of 1 x 1 windows, whose columns are the places of two images."""
+    x = te.placeholder((2, 8, height, width), "float16", "X")
+    w = te.placeholder((16, 8, 1, 1), "float16", "W")
+    rc, rh, rw = (te.reduce_axis((0, n), name) for n, name in ((8, "rc"), (1, "rh"), (1, "rw")))
+
+    def total(n: Any, c: Any, h: Any, v: Any) -> Any:
+        product = x[n, rc, h + rh, v + rw].astype("float32") * w[c, rc, rh, rw].astype("float32")
+        return te.sum(product, axis=[rc, rh, rw])
+
+    c = te.compute((2, 16, height, width), total, "C")
+    return [x, w, c], c, None
+
+
+THREE_WARPS = MatrixTile(16, 96, 32, 16, 32, 3, False)
+
+
 @pytest.mark.parametrize(
-    "made",
-    [batches(), convolution(True), convolution(False), one_term()],
-    ids=["batches", "channels first", "channels last", "an axis of one term"],
+    ("made", "tile"),
+    [
+        (batches(), SMALL),
+        (convolution(True), SMALL),
+        (convolution(False), SMALL),
+        (one_term(), SMALL),
+        (pointwise(5, 6), THREE_WARPS),
+        (pointwise(7, 6), THREE_WARPS),
+        (pointwise(8, 6), THREE_WARPS),
+    ],
+    ids=[
+        *("batches", "channels first", "channels last", "an axis of one term"),
+        *("60 places in tiles of 96", "84 places in tiles of 96", "96 places in a tile"),
+    ],
 )
-def test_other_products(made: tuple[list[Tensor], Tensor, Tensor | None]) -> None:
+def test_other_products(made: tuple[list[Tensor], Tensor, Tensor | None], tile: MatrixTile) -> None:
     """Batches, and convolutions, whose rows are several axes: what the plain loops compute."""
     arguments, c, inlined = made
     rng = np.random.default_rng(0)
@@ -411,7 +439,7 @@ def test_other_products(made: tuple[list[Tensor], Tensor, Tensor | None]) -> Non
     want = [*arrays[:-1], np.zeros_like(arrays[-1])]
     interp.run(schedule_ops(te.create_schedule(c.op), arguments), want)
     s = te.create_schedule(c.op)
-    s.matrix_tiles(c, SMALL, F16)
+    s.matrix_tiles(c, tile, F16)
     if inlined is not None:
         s[inlined].compute_inline()
     watch = Watch(outputs={"C"}, counting=True)
