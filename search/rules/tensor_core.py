@@ -27,8 +27,10 @@ from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import MatrixTilesStep
 from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.nvidia import TF32
 from autosched.te.intrin.registry import instruction
 from autosched.te.intrin.warpgroup import is_of_warpgroup
+from autosched.te.operations.operation import CONST_TENSOR_ATTR
 from autosched.te.schedule.matrix_view import MatrixView, matrix_view, total
 from autosched.tir.gpu import WARP
 from autosched.tir.warpgroup_matrix import ROWS_OF_WARP
@@ -64,8 +66,20 @@ def fitting_instructions(context: Context, state: State, stage_id: int) -> list[
     for it in context.instructions:
         kind = is_of_warpgroup(it)
         if kind not in found and isinstance(matrix_view(op, it), MatrixView):
+            if TF32 in it.features and _is_transformed(state, stage_id):
+                continue
             found[kind] = it
     return list(found.values())
+
+
+def _is_transformed(state: State, stage_id: int) -> bool:
+    """Whether the stage, or one that depends on it, is a product with a table of numbers.
+
+    Winograd's transforms are: they magnify what the factors of a product lose.
+    """
+    if CONST_TENSOR_ATTR in state.stages[stage_id].op.attrs:
+        return True
+    return any(_is_transformed(state, reader) for reader in queries.consumers(state, stage_id))
 
 
 def is_untouched(state: State, stage_id: int) -> bool:

@@ -101,6 +101,27 @@ def test_where_it_applies(make: Any) -> None:
     assert not with_tensor_cores(SearchSpace.of(context).sketches)
 
 
+def test_products_before_transforms_are_not_rounded_to_tf32() -> None:
+    """44 of 54 such candidates of a Winograd convolution were wrong beyond its tolerance."""
+    sizes: dict[str, Any] = {"N": 1, "H": 8, "W": 8, "CI": 8, "CO": 8}
+    target = cuda_target("sm_80", tf32=True)
+    winograd = Task.from_workload("conv2d_winograd_nhwc", target=target, **sizes)
+    product = "T[m, n] = sum(k, A[m, k] * B[k, n])"
+    shapes = {"A": [32, 16], "B": [16, 32]}
+    behind = "w[r] = [1, -2, 1]; Y[m, n] = sum(r, T[m, n + r] * w[r])"
+    filtered = Task.from_expression(f"{product}; {behind}", shapes, target=target)
+    plain = Task.from_expression(f"{product}; Y[m, n] = T[m, n] * 2", shapes, target=target)
+    found = [
+        any(
+            isinstance(step, MatrixTilesStep) and "tf32" in step.instruction
+            for sketch in SearchSpace(task).sketches
+            for step in sketch.steps
+        )
+        for task in (winograd, filtered, plain)
+    ]
+    assert found == [False, False, True]
+
+
 def test_tf32_for_who_asks() -> None:
     """Never by itself; with it the task is another, and errs by more than float32 may."""
     args: dict[str, Any] = {"M": 40, "N": 24, "K": 72}
