@@ -20,3 +20,13 @@ def whole_number(e: Expr) -> int | None:
     if isinstance(e, Broadcast):
         e = e.value
     return e.value if isinstance(e, IntImm) else None
+
+
+def is_negative(e: Expr) -> bool:
+    """Whether `e` is an integer constant below 0."""
+    return isinstance(e, IntImm) and e.value < 0
+
+
+def is_whole(e: Expr) -> bool:
+    """Whether `e` is a single integer, constant or not."""
+    return e.dtype.is_integral and not e.dtype.is_bool and e.dtype.lanes == 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_negative
 from autosched.tir.dtype import DType, handle, int32
 from autosched.tir.expr import CommReducer, Expr, IterKind, IterVar, Range, SizeVar, Var, pointer
 from autosched.tir.parser_expr import ExprParser
@@ -90,6 +91,14 @@ class DeclParser(ExprParser):
         self.expect("(", "before a shape")
         return self.exprs(")")
 
+    def sizes(self) -> tuple[Expr, ...]:
+        """Parse the shape of memory."""
+        start = self.token
+        shape = self.shape()
+        if any(map(is_negative, shape)):
+            raise self.error("a size is negative", start)
+        return shape
+
     # -- buffers
 
     def fields(self, owner: str, *known: str) -> dict[str, Any]:
@@ -108,7 +117,7 @@ class DeclParser(ExprParser):
 
     def own_buffer(self, name: Token, owner: str, *more: str) -> tuple[Buffer, dict[str, Any]]:
         """Parse `shape, dtype, ...)`; return a buffer with its pointer, and the fields given."""
-        shape = self.shape()
+        shape = self.sizes()
         self.expect(",", "after the shape of a buffer")
         dtype = self.dtype()
         fields = self.fields(owner, "scope", *_POINTER, *_LAYOUT, *more)

@@ -110,7 +110,17 @@ class ExprParser(Cursor):
         if not self.peek("not"):
             return self._comparison()
         self.next()
-        return Not(self._not())
+        return Not(self.condition(self._not, several=True))
+
+    def condition(self, parse: Callable[[], Expr], *, several: bool = False) -> Expr:
+        """Parse a truth value, or with `several` lanes of them."""
+        start = self.token
+        value = parse()
+        if not value.dtype.is_bool or (value.dtype.lanes > 1 and not several):
+            raise self.error(
+                f"expected a condition, found {value.dtype}; compare it, e.g. with 0", start
+            )
+        return value
 
     def _comparison(self) -> Expr:
         left = self._sum()

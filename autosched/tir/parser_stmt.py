@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.tir.constants import is_whole
 from autosched.tir.dtype import handle, int32
 from autosched.tir.expr import BufferLoad, Expr, IntImm, IterKind, IterVar, Var
 from autosched.tir.parser_decl import DeclParser
@@ -87,7 +88,7 @@ class StmtParser(DeclParser):
         if self.accept("if"):
             return self._if()
         if self.accept("while"):
-            return While(self.expr(), self.suite("the condition of a loop"))
+            return While(self.condition(self.expr), self.suite("the condition of a loop"))
         if self.accept("with"):
             return self._with()
         result = self._simple()
@@ -112,7 +113,10 @@ class StmtParser(DeclParser):
 
     def _domain(self) -> tuple[Expr, Expr]:
         """Parse `extent` or `min, min + extent`; return the min and the extent."""
+        start = self.token
         first = self.expr()
+        if not is_whole(first):
+            raise self.error(f"expected an integer for a loop, found {first.dtype}", start)
         named = self.ahead(1).kind == "NAME" and self.ahead(2).text == "="
         if named or not self.accept(","):
             return IntImm(0, first.dtype), first
@@ -120,7 +124,7 @@ class StmtParser(DeclParser):
         return first, self.extent_between(first, self.expr(), token)
 
     def _if(self) -> IfThenElse:
-        condition = self.expr()
+        condition = self.condition(self.expr)
         then_case = self.suite("a condition")
         other = self.suite("`else`") if self.accept("else") else None
         return IfThenElse(condition, then_case, other)
@@ -265,7 +269,7 @@ class StmtParser(DeclParser):
         return lambda body: BufferRealize(buffer, bounds, condition, body)
 
     def _allocate(self, name: Token) -> Around:
-        extents = self.shape()
+        extents = self.sizes()
         self.expect(",", "after the shape of an allocation")
         dtype = self.dtype()
         self.expect(",", "after the type of an allocation")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from autosched.arguments import found
 from autosched.errors import AutoschedError
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_negative, is_whole
+from autosched.tir.dtype import bool_
 from autosched.tir.expr import (
     And,
     BinaryExpr,
@@ -46,11 +48,13 @@ from autosched.tir.stmt import (
     BufferStore,
     DeclBuffer,
     For,
+    IfThenElse,
     LetStmt,
     ProducerRealize,
     ProducerStore,
     SeqStmt,
     Stmt,
+    While,
 )
 from autosched.tir.walk import child_stmts, direct_exprs, free_vars
 
@@ -98,6 +102,8 @@ class _Checker:
 
     def declare(self, buffer: Buffer, sizes_bound: bool = False) -> None:
         """Bind the buffer's pointer and, for a parameter (`sizes_bound`), its symbolic sizes."""
+        if any(map(is_negative, buffer.shape)):
+            raise VerifyError(f"buffer {buffer.name} has a negative size")
         self._bound.add(buffer.data)
         for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             if isinstance(size, Expr) and sizes_bound:
@@ -169,6 +175,14 @@ class _Checker:
                     f"loop variable {stmt.loop_var.name} is {stmt.loop_var.dtype}, "
                     f"its extent {stmt.extent.dtype}"
                 )
+            case For() if not is_whole(stmt.extent):
+                raise VerifyError(
+                    f"loop variable {stmt.loop_var.name} is {stmt.loop_var.dtype}, no integer"
+                )
+            case IfThenElse() | While() if stmt.condition.dtype is not bool_:
+                raise VerifyError(f"the condition {stmt.condition!r} is {stmt.condition.dtype}")
+            case Allocate() if any(map(is_negative, stmt.extents)):
+                raise VerifyError(f"{stmt.buffer_var.name} is allocated with a negative size")
 
     def _binding(self, stmt: Stmt) -> tuple[Var, ...]:
         """Bind the variables that `stmt` binds for its body, and return them."""

@@ -34,10 +34,12 @@ from autosched.tir.stmt import (
     DeclBuffer,
     Evaluate,
     For,
+    IfThenElse,
     LetStmt,
     ProducerStore,
     SeqStmt,
     Stmt,
+    While,
     seq,
 )
 from autosched.tir.verify import VerifyError, verify
@@ -79,6 +81,14 @@ BAD: dict[str, Callable[[type[Programs]], Stmt]] = {
     ),
     "ProducerStore of T": lambda t: ProducerStore(Producer, ONE, (IntImm(0),)),
     "unknown intrinsic frobnicate": lambda t: Evaluate(Call(float32, "frobnicate", (ONE,))),
+    "the condition 1 is int32": lambda t: IfThenElse(IntImm(1), Evaluate(IntImm(0)), None),
+    "the condition 2 is int32": lambda t: While(IntImm(2), Evaluate(IntImm(0))),
+    "loop variable x is float32, no integer": lambda t: t.loop(
+        Var("x", "float32"), 8, good(t)
+    ).with_(min=ONE, extent=ONE),
+    "M is allocated with a negative size": lambda t: Allocate(
+        Var("M", "handle"), float32, (IntImm(-4),), TRUE, Evaluate(IntImm(0))
+    ),
     "one statement or another sequence": lambda t: SeqStmt((good(t),)),
     "is int32, its value float32": lambda t: LetStmt(I, ONE, good(t)),
     "For.body: expected Stmt, found None": lambda t: good(t).with_(body=None),
@@ -100,6 +110,12 @@ def test_refused(tir: type[Programs], message: str) -> None:
     with pytest.raises(VerifyError, match=message) as info:
         verify(func)
     assert "in the statement" in info.value.__notes__[0]
+
+
+def test_a_parameter_of_negative_size(tir: type[Programs]) -> None:
+    buffer = decl_buffer((-8,), name="N")
+    with pytest.raises(VerifyError, match="buffer N has a negative size"):
+        verify(tir.func([buffer], Evaluate(IntImm(0))))
 
 
 def test_a_function_without_a_body(tir: type[Programs]) -> None:
