@@ -54,7 +54,9 @@ def replay(
 
 def build(
     records: Annotated[list[Path], typer.Argument(help="Record files.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", readable=False, help="Folder to write to.")
+    ],
     name: Annotated[
         str, typer.Option(help="Name of the library and module (default: the operator's).")
     ] = "",
@@ -167,7 +169,10 @@ def failures(
 def report(
     records: Annotated[list[Path], typer.Argument(help="Record files; several are compared.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The page to write; - is standard output.")
+        Path,
+        typer.Option(
+            "-o", "--output", readable=False, help="The page to write; - is standard output."
+        ),
     ] = Path("report.html"),
     no_measure: Annotated[
         bool,
@@ -229,7 +234,9 @@ def arena(
     features: Features = TUNING,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help=".csv: every run; .html: regret curves (plotly)."),
+        typer.Option(
+            "-o", "--output", readable=False, help=".csv: every run; .html: regret curves (plotly)."
+        ),
     ] = None,
     workload: Workload = None,
     trust: Trust = False,

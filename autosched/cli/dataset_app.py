@@ -26,7 +26,9 @@ dataset_app = typer.Typer(
 )
 def export(
     records: Annotated[list[Path], typer.Argument(help="Record files.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help=".parquet, .csv or .npz file.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", readable=False, help=".parquet, .csv or .npz file.")
+    ],
     split: Annotated[
         str | None, typer.Option(help="Shares of the splits, e.g. 0.8/0.1/0.1.")
     ] = None,

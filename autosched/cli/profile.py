@@ -63,7 +63,7 @@ def run(record: str, depth: int, *, serial: bool, keys: WorkloadKeys | None = No
 
 def _record(record: str, keys: WorkloadKeys | None) -> Record:
     path, colon, number = record.rpartition(":")
-    if colon and number.isdigit():
+    if colon and number.removeprefix("-").isdigit():  # -1 is the last, as for --index
         return chosen(Path(path), int(number), "--profile FILE:N:", keys)[0]
     return chosen(Path(record), "best", "--profile FILE:N:", keys)[0]
 

@@ -25,7 +25,8 @@ Sources = Annotated[
     list[Path], typer.Argument(metavar="RECORDS", help="Record files, read together.")
 ]
 Output = Annotated[
-    Path, typer.Option("-o", "--output", help="File to write; - is standard output.")
+    Path,
+    typer.Option("-o", "--output", readable=False, help="File to write; - is standard output."),
 ]
 Replace = Annotated[bool, typer.Option("--force", help="Replace the file to write.")]
 

@@ -46,7 +46,9 @@ def tune(
         int | None, typer.Option(min=1, max=2**31 - 1, help="Candidates to measure.")
     ] = None,
     target: Target = None,
-    records: Annotated[Path | None, typer.Option(help="Record file to write.")] = None,
+    records: Annotated[
+        Path | None, typer.Option(readable=False, help="Record file to write.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of every random draw.")] = None,
     time_budget: Annotated[
         float | None, typer.Option(min=0.1, help="Stop after this many seconds.")
@@ -70,7 +72,9 @@ def tune(
     ] = None,
     workload: Workload = None,
     load_model: Annotated[Path | None, typer.Option(help="Cost model to start from.")] = None,
-    save_model: Annotated[Path | None, typer.Option(help="File for the trained model.")] = None,
+    save_model: Annotated[
+        Path | None, typer.Option(readable=False, help="File for the trained model.")
+    ] = None,
     strategy: Annotated[
         str,
         typer.Option(

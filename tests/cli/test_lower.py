@@ -203,6 +203,7 @@ def test_a_profile_inside_parallel_loops(cli: Cli, log: Path) -> None:
         (("mm.yaml", "--profile-serial"), "--profile-serial is only for --profile FILE:N; add"),
         (("--profile", "mm.jsonl:0", "--profile-depth", "-1"), "-1: expected 0 or more"),
         (("--profile", "mm.jsonl:7"), "--profile FILE:N: 7 is not one of 0 to 2"),
+        (("--profile", "mm.jsonl:-7"), "--profile FILE:N: -7 is not one of 0 to 2"),
         (("--profile", "gpu.jsonl:0"), "a candidate for cuda (sm_80); profiles are taken on CPUs"),
     ],
 )

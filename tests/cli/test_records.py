@@ -1,6 +1,7 @@
 """`autosched records`: conversion both ways, summaries, files that are none."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -146,6 +147,22 @@ def test_force_replaces_the_output_but_not_the_source(cli: Callable[..., Any], l
         done = cli("records", "convert", "x", "-o", "x", "--to", "autosched", "--force")
         assert "the output: x is a file that is read" in done.err
         assert len(read_log(output).records) == 3
+
+
+def test_an_output_that_cannot_be_read_is_replaced_all_the_same(
+    cli: Cli, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was `not readable`, although nothing reads it."""
+    output = log.parent / "x"
+    output.write_text(log.read_text())
+    access = os.access
+
+    def unreadable(path: Any, mode: int, **how: Any) -> bool:
+        return access(path, mode, **how) and not (Path(path).name == "x" and mode == os.R_OK)
+
+    monkeypatch.setattr(os, "access", unreadable)
+    done = cli("records", "trim", log, "--best", "1", "-o", "x", "--force")
+    assert (done.status, len(read_log(output).records)) == (0, 1), done.err
 
 
 @pytest.mark.parametrize(
