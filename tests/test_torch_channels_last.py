@@ -223,6 +223,13 @@ def test_formats_that_sizes_leave_open(size: tuple[int, int]) -> None:
     as_pytorch(model, image.permute(2, 0, 1)[None])
 
 
+def test_a_choice_of_maps_of_one_element_has_the_strides_of_pytorchs() -> None:
+    def upsampled(x: Tensor, y: Tensor) -> Tensor:
+        return F.interpolate(torch.where(x > y, x * 2, y), scale_factor=2) * 2 + 1
+
+    assert as_pytorch(Calls(upsampled).eval(), *images((2, 4, 1, 1), (2, 4, 1, 1))).replaced
+
+
 def test_parts_of_a_map_of_one_element_begin_where_they_lie() -> None:
     """Strides that were settled lost the place: `bias` was read as `gain`."""
     model = last(filled(nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 8, 1))))

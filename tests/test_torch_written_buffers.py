@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 o
 import autosched  # noqa: E402
 import autosched.torch  # noqa: E402
 from autosched.errors import ConfigError  # noqa: E402
-from kit.torch_models import Cell, Looking, drawn, untuned  # noqa: E402
+from kit.torch_models import Cell, Growing, Looking, drawn, untuned  # noqa: E402
 
 Tensor = Any
 
@@ -64,3 +64,14 @@ def test_attributes_that_a_model_sets_do_not_stay_after_tracing() -> None:
         model(x * 2)
         with_kernels(model, x)
     assert type(model.weights) is torch.Tensor and model.weights is not kept
+
+
+def test_a_buffer_that_grows_in_the_call_is_told() -> None:
+    """The advice was to try torch.export, which takes the model."""
+    model = Growing().eval()
+    (x,) = drawn((2, 3, 4))
+    with pytest.raises(ConfigError, match=r"buffer angles changes its shape .*call the model once"):
+        autosched.torch.tasks_of(model, x)
+    with torch.no_grad():
+        wanted = model(x)
+        torch.testing.assert_close(with_kernels(model, x)(x), wanted, rtol=1e-5, atol=1e-5)

@@ -21,7 +21,12 @@ from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.torch.call_arguments import check_examples, parameters_of
 from autosched.torch.strides import settle_strides
-from autosched.torch.written_buffers import is_write, refuse_old_values, return_own
+from autosched.torch.written_buffers import (
+    is_write,
+    refuse_old_values,
+    reshaped_buffers,
+    return_own,
+)
 
 Node = Any
 Tensor = Any
@@ -105,7 +110,16 @@ def _program(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
         warnings.filterwarnings("ignore", _LAYERS_OWN, UserWarning)
         program = torch.export.export(model, inputs, named)
         refuse_old_values(program)
-        return program.run_decompositions({})
+        try:
+            return program.run_decompositions({})
+        except RuntimeError as error:
+            shapes = reshaped_buffers(program)
+            if not shapes:
+                raise
+            raise ConfigError(
+                f"model: its buffer {', '.join(shapes)} changes its shape in this call, which "
+                "torch.export cannot trace; call the model once before"
+            ) from error
 
 
 @contextmanager

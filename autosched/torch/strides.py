@@ -99,9 +99,9 @@ def _formats(value: Any) -> list[tuple[int, ...]]:
 
 
 def _computed(node: Any) -> Any:
-    """What the operation computes of zeros; what was traced if it reads other types than floats."""
+    """What the operation computes of zeros; what was traced if it reads indices."""
     values = [leaf for each in node.all_input_nodes for leaf in tree_leaves(each.meta.get("val"))]
-    if not all(map(_is_float, values)):
+    if not all(map(_may_be_zero, values)):
         return node.meta["val"]
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: tree_map(_zeros, n.meta["val"]))
     try:
@@ -111,11 +111,13 @@ def _computed(node: Any) -> Any:
         return node.meta["val"]
 
 
-def _is_float(value: Any) -> bool:
+def _may_be_zero(value: Any) -> bool:
+    """Whether it is None, or a tensor of floats or truth values on the CPU."""
     if value is None:
         return True
     tensor = isinstance(value, torch.Tensor) and value.layout == torch.strided
-    return tensor and value.is_floating_point() and value.device.type == "cpu"
+    known = tensor and (value.is_floating_point() or value.dtype == torch.bool)
+    return known and value.device.type == "cpu"
 
 
 def _zeros(value: Any) -> Any:

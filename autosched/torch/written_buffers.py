@@ -89,3 +89,15 @@ def refuse_old_values(program: Any) -> None:
                 "before, which torch.export does not tell apart; let it return a copy, "
                 f"self.{buffers[name]}.clone()"
             )
+
+
+def reshaped_buffers(program: Any) -> list[str]:
+    """The buffers that the model of an exported `program` replaces by tensors of other shapes."""
+    buffers = program.graph_signature.inputs_to_buffers
+    return [
+        buffers[write.args[0].name]
+        for write in program.graph.nodes
+        if is_write(write)
+        and write.args[0].name in buffers
+        and write.args[0].meta["val"].shape != write.args[1].meta["val"].shape
+    ]

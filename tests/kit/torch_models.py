@@ -170,6 +170,24 @@ class Looking(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is miss
         return weights @ x
 
 
+class Growing(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A table of angles that grows with the longest input."""
+
+    angles: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear: Any = nn.Linear(4, 4)
+        self.length = 0
+        self.register_buffer("angles", torch.empty(0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] > self.length:
+            self.length = x.shape[1]
+            self.angles = torch.cos(torch.arange(self.length)[:, None] * torch.full((4,), 0.1))
+        return self.linear(x) * self.angles[: x.shape[1]] + x
+
+
 class Named(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
     """A model whose arguments may be given in several ways."""
 
