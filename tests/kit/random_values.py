@@ -222,9 +222,15 @@ class Values:
             return self.on_axes()
         if way < 0.5:
             a, b = self.of("bool", depth), self.of("bool", depth)
-            if self.draw.random() < 0.5:
-                return Value(te.all(a.expr, b.expr), a.array & b.array)
-            return Value(te.any(a.expr, b.expr), a.array | b.array)
+            join, joined = self.draw.choice(
+                (
+                    (te.all, np.logical_and),
+                    (te.any, np.logical_or),
+                    (op.min_, np.logical_and),
+                    (op.max_, np.logical_or),
+                )
+            )
+            return Value(join(a.expr, b.expr), joined(a.array, b.array))
         if way < 0.6:
             a = self.of("bool", depth)
             return Value(te.logical_not(a.expr), ~a.array)
@@ -265,6 +271,9 @@ class Values:
         """Bit operations, and shifts by counts that may exceed the bits of the type."""
         a, b = self.of_data(dtype, depth), self.of_data(dtype, depth)
         bits = DType(dtype).bits
+        if self.draw.random() < 0.2:
+            number = self.draw.choice((0, 1, bits - 1, bits, bits + 1, 70))
+            b = Value(op.const(number, dtype), np.full(self.shape, number, a.array.dtype))
         count = b.array & np.array(bits - 1, b.array.dtype)
         way = self.draw.randrange(5)
         function, array = [
