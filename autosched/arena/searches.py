@@ -116,10 +116,8 @@ class WatchedSearch:
 
     def choose(self, known: Round) -> list[int]:
         """The candidates to measure next. Raises ConfigError for any other answer."""
-        left, count = (
-            set(known.open.tolist()),
-            known.count,
-        )  # the search may change what it is given
+        left = set(known.open.tolist())  # before the search, which may change what it is given
+        count = known.count
         with watched(f"{self._shown}: choose"):
             answered = self._search.choose(known)
         expected = f"{self._shown}: choose: expected {count} different numbers of known.open"
