@@ -231,8 +231,11 @@ def _highest(coefficients: Mapping[str, int], extents: Mapping[str, int]) -> int
 
 
 def _check_inside(statement: Statement, use: _Use) -> None:
-    """Refuse a read that leaves its tensor. An index that is not linear has a range that may be too
-    wide: `workloads.reads.check_reads` works it out."""
+    """Refuse a read that leaves its tensor.
+
+    The range of an index that is not linear may be too wide: where it reaches beyond the tensor on
+    one side, `workloads.reads.check_reads` works the index out.
+    """
     found = interval(use.index, statement.extents, lambda _: None)
     if found is None or (found[0] >= 0 and found[1] < use.size):
         return
