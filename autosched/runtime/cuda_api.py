@@ -125,7 +125,13 @@ class LibCuda(Driver):
     """The driver's library, libcuda.so.1. Raises OSError or CudaError where it cannot be used."""
 
     def __init__(self) -> None:
-        self._library = ctypes.CDLL("libcuda.so.1")
+        try:
+            self._library = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise OSError(
+                f"{error}: it is a part of NVIDIA's driver, which this kernel needs; install the "
+                "driver, or give a container its GPUs"
+            ) from error
         self._lock = threading.Lock()
         self._primary: dict[int, int] = {}
         self._call("cuInit", 0)
