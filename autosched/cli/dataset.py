@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autosched.cli.console import plain, warn, warning
+from autosched.cli.console import plain, text_width, warn, warning, wrapped
 from autosched.cli.files import require_named
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.samples import RecordSamples
@@ -62,7 +62,8 @@ def export(
 
 def info(file: Path) -> None:
     """Print sizes, tasks, throughputs and schema of a dataset."""
-    plain(describe(file))
+    width, lines = text_width(), describe(file).split("\n")
+    plain("\n".join(part for line in lines for part in wrapped(line, width, hanging="    ")))
 
 
 def _shares(text: str) -> tuple[float, ...]:

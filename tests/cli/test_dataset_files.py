@@ -48,6 +48,17 @@ def test_names_that_are_no_text(cli: Cli, log: Path, suffix: str) -> None:
     assert "`\\udcff.jsonl`" in Path(f"{made}.md").read_text()
 
 
+@pytest.mark.parametrize("columns", [40, 100])
+def test_what_is_said_of_a_dataset_fits_the_terminal(
+    cli: Cli, log: Path, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("dataset", "export", log, "-o", "d.csv")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = cli("dataset", "info", "d.csv").out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "throughput (min, quartiles, max): 0" in " ".join(" ".join(lines).split())
+
+
 def test_options_of_a_split_want_one(cli: Cli, log: Path) -> None:
     for option in (("--by", "shape"), ("--seed", "1")):
         done = cli("dataset", "export", log, "-o", "d.csv", *option)
