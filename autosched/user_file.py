@@ -112,6 +112,21 @@ def load_made(spec: str, key: str, kind: str) -> Any:
         raise ConfigError(f"{key}: {failure_in(path, error, f'{name}()')}") from error
 
 
+def require_no_class(given: Any, where: str) -> None:
+    """Raise ConfigError for a class in the place of an object of it."""
+    if isinstance(given, type):
+        name = given.__name__
+        raise ConfigError(f"{where}: {name} is a class, not an object of it; give {name}()")
+
+
+def tell_seed(given: Any, number: int, shown: str) -> None:
+    """Tell a user's object the seed of a run, if it has a method `seed`; errors name `shown`."""
+    with watched(f"{shown}: seed"):
+        tell = getattr(given, "seed", None)
+        if callable(tell):
+            tell(number)
+
+
 def spec_of(function: Any, key: str) -> str:
     """`file.py:name` of a function at the top level of a file, from which other processes load it.
 

@@ -12,7 +12,7 @@ from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import COST_MODELS, CostModel, Scores, numbers_of
-from autosched.user_file import load_made, watched
+from autosched.user_file import load_made, require_no_class, tell_seed, watched
 from autosched.words import count, shortened, told, visible
 
 Numbers = npt.NDArray[np.float64]
@@ -95,10 +95,7 @@ class WatchedModel:
 
     def seed(self, number: int) -> None:
         """Tell the model the seed of a run, if it has a method `seed`."""
-        with watched(f"{self._shown}: seed"):
-            tell = getattr(self._model, "seed", None)
-            if callable(tell):
-                tell(number)
+        tell_seed(self._model, number, self._shown)
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float] | Numbers) -> None:
         """Have the model learn from scratch."""
@@ -180,9 +177,7 @@ def own_model(given: Any, where: str) -> WatchedModel:
     An object has `fit`, `predict` and `name`, or is a regressor of scikit-learn's form, which has
     `get_params` instead of a name. Raises ConfigError that begins with `where`.
     """
-    if isinstance(given, type):
-        name = given.__name__
-        raise ConfigError(f"{where}: {name} is a class, not an object of it; give {name}()")
+    require_no_class(given, where)
     if not isinstance(given, str):
         return _checked(given, f"{where} {_shown(given)}")
     problem = spec_problem(given)

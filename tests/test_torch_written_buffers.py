@@ -23,7 +23,7 @@ def with_kernels(model: Any, x: Tensor) -> Any:
 
 
 @pytest.mark.parametrize(
-    "kind", ["new", "part of new", "old and copied", "in place", "another type"]
+    "kind", ["new", "part of new", "old and copied", "in place", "in other strides"]
 )
 def test_later_calls_do_not_change_results(kind: str) -> None:
     """What torch.export returned was the buffer itself."""

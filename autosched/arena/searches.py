@@ -15,7 +15,7 @@ from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.batch_choice import Opinions, in_turns
 from autosched.search.own_model import unchangeable
-from autosched.user_file import load_made, watched
+from autosched.user_file import load_made, require_no_class, tell_seed, watched
 from autosched.words import visible
 
 Numbers = npt.NDArray[np.float64]
@@ -109,10 +109,7 @@ class WatchedSearch:
 
     def seed(self, number: int) -> None:
         """Tell the search the seed of a run, if it has a method `seed`."""
-        with watched(f"{self._shown}: seed"):
-            tell = getattr(self._search, "seed", None)
-            if callable(tell):
-                tell(number)
+        tell_seed(self._search, number, self._shown)
 
     def choose(self, known: Round) -> list[int]:
         """The candidates to measure next. Raises ConfigError for any other answer."""
@@ -149,9 +146,7 @@ def searcher(given: Any) -> Searcher:
     """
     if isinstance(given, Searcher):
         return given
-    if isinstance(given, type):
-        kind = given.__name__
-        raise ConfigError(f"search: {kind} is a class, not an object of it; give {kind}()")
+    require_no_class(given, "search")
     where = f"search {given}" if isinstance(given, str) else f"search {type(given).__name__}"
     if isinstance(given, str):
         if given in SEARCHES:

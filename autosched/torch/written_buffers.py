@@ -1,9 +1,8 @@
 """Buffers that a traced model writes: what a call returns is memory of its own.
 
     h = tanh(...); copy_ = copy_(self.h, h)        return copy_   ->   return h
-    old = self.h[0]; copy_ = copy_(self.h, h)      return old     ->   return clone(old)
 
-`torch.export` returns the buffers themselves, which the next call overwrites.
+`torch.export` returns the buffer, which the next call overwrites.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from autosched.errors import ConfigError
 
 Node = Any
 _aten = torch.ops.aten
+_ADDED = "copy__default"
 
 
 def is_write(node: Node) -> bool:
@@ -26,37 +26,9 @@ def is_write(node: Node) -> bool:
 
 
 def return_own(graph: Any) -> None:
-    """Return what is written to buffers, and copies of what they held, instead of the buffers."""
-    place = {node: k for k, node in enumerate(graph.nodes)}
-    writes = [node for node in place if is_write(node)]
-    if not writes:
-        return
-    written = {w.args[0].target for w in writes if w.args[0].op == "get_attr"}
-
-    def own(node: Node) -> Node:
-        if is_write(node):
-            source = node.args[1]
-            if _is_stored_as(source, node):
-                return own(source)
-        elif not (_whole(node).op == "get_attr" and _whole(node).target in written):
-            return node
-        last = node if is_write(node) or place[node] > place[writes[0]] else writes[0].prev
-        with graph.inserting_after(last):
-            copy = graph.call_function(_aten.clone.default, (node,))
-        copy.meta = dict(node.meta)
-        return copy
-
+    """Return what is written to buffers instead of the buffers."""
     (output,) = (node for node in graph.nodes if node.op == "output")
-    output.args = fx.map_arg(output.args, own)
-
-
-def _is_stored_as(source: Node, written: Node) -> bool:
-    """Whether both are tensors of one shape, type and order of elements in memory."""
-    values = [n.meta.get("val") for n in (source, written) if isinstance(n, fx.Node)]
-    if len(values) < 2 or not all(isinstance(value, torch.Tensor) for value in values):
-        return False
-    one, two = ((value.shape, value.dtype, value.stride()) for value in values)
-    return bool(one == two)
+    output.args = fx.map_arg(output.args, lambda node: node.args[1] if is_write(node) else node)
 
 
 def _whole(node: Node) -> Node:
@@ -75,11 +47,12 @@ def _is_view(target: Any) -> bool:
 def refuse_old_values(program: Any) -> None:
     """Raise ConfigError if a call returns what a buffer held before the model assigned it anew.
 
-    `program` is as `torch.export` makes it, with a write without users at the end for each such
-    assignment. Its decomposition then returns the new value.
+    `program` is as `torch.export` makes it, which adds a write for each such assignment (those that
+    a model calls have other names). Its decomposition then returns the new value.
     """
     buffers = program.graph_signature.inputs_to_buffers
-    assigned = {w.args[0].name for w in program.graph.nodes if is_write(w) and not w.users}
+    writes = (node for node in program.graph.nodes if is_write(node))
+    assigned = {write.args[0].name for write in writes if write.name.startswith(_ADDED)}
     (output,) = (node for node in program.graph.nodes if node.op == "output")
     for node in output.all_input_nodes:
         name = _whole(node).name

@@ -51,7 +51,7 @@ def check_reads(title: str, tensors: Sequence[Tensor]) -> None:
     """
     for read in reads_of(tensors):
         why = read.refusal()
-        if not why and not read.decided:
+        if not why and read.ends() is None:
             found = extremes(read.op, read.index, read.conditions)
             if found is not None and not 0 <= found[0] <= found[1] < read.size:
                 why = read.told(*found)

@@ -138,9 +138,9 @@ class Cell(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
         after = torch.tanh(self.linear(x) + before)
         if self.kind == "in place":
             self.state.copy_(after)
-            return self.state + 0, self.state.T
-        if self.kind == "another type":
-            self.state = after.double().float()
+            return self.state + 0, self.state.T, before.view(-1)
+        if self.kind == "in other strides":
+            self.state = after.T.contiguous().T
             return self.state
         kept = before.clone()
         self.state = after

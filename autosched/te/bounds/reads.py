@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from autosched.arith.analyzer import Analyzer
-from autosched.te.bounds.box import Box, box_of, scaled
+from autosched.te.bounds.box import Box, Ends, box_of, scaled
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.constants import is_zero
@@ -48,27 +48,31 @@ class Read:
 
         A read whose index is data (loaded from a tensor) is rarely known to be out of bounds.
         """
-        constant, terms = linear(self.index)
         if any(map(_is_empty, self.op.root_iter_vars)):
             return ""
-        if self.guarded:
-            box = box_of(self.conditions, _ends(self.op))
-            if box is None or not terms.keys() <= box.keys():
-                return ""
-            ends = [(constant, constant), *(scaled(box[v], factor) for v, factor in terms.items())]
-            low, high = (sum(each) for each in zip(*ends, strict=True))
-        else:
-            low, high = range_of(self.op, constant, terms)
-        if low < self.size and high >= 0 and not (self.decided and (low < 0 or high >= self.size)):
+        ends = self.ends()
+        if ends is not None:
+            low, high = ends
+            outside = low < 0 or high >= self.size
+        elif self.guarded:
             return ""
-        return self.told(low, high)
+        else:
+            low, high = range_of(self.op, *linear(self.index))
+            outside = low >= self.size or high < 0
+        return self.told(low, high) if outside else ""
 
-    @property
-    def decided(self) -> bool:
-        """Whether an empty `refusal` means that the read is in bounds."""
-        _, terms = linear(self.index)
-        box = box_of(self.conditions, _ends(self.op)) if self.guarded else _ends(self.op)
-        return box is not None and terms.keys() <= box.keys()
+    def ends(self) -> Ends | None:
+        """The first and the last element that is read.
+
+        None if the index is no sum of axes, or if a condition is no bound on a single axis.
+        """
+        constant, terms = linear(self.index)
+        box = box_of(self.conditions, _ends(self.op))
+        if box is None or not terms.keys() <= box.keys():
+            return None
+        each = [(constant, constant), *(scaled(box[v], factor) for v, factor in terms.items())]
+        low, high = (sum(parts) for parts in zip(*each, strict=True))
+        return low, high
 
     def told(self, low: int, high: int) -> str:
         """The text that says that the elements `low` to `high` are read, and what to do."""
