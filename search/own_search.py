@@ -65,6 +65,8 @@ class OwnSearch:
         for steps, state in candidates:
             self._known.add(steps)
             self._states.add(state)
+            if state:
+                self._state_of[steps] = state
 
     def next_batch(self, count: int, begin: Begin) -> list[Candidate]:
         """The new candidates of the first answer that has any, up to `count`; empty at the end."""

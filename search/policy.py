@@ -99,7 +99,7 @@ class SketchPolicy:
         self._begin: Begin = _nobody
         self._drawn: deque[_Draw] = deque()  # samples drawn ahead, for the next rounds
         self._measured: dict[Steps, float] = {}
-        self._known: set[Steps] = set()  # measured too, but not learned from
+        self._known: set[Steps] = set()  # of earlier records, or another run measures them
         self._states: set[str] = set()  # of all measured candidates
         self._state_of: dict[Steps, str] = {}
         self._space = sys.maxsize  # how many different samples there are, as far as known
@@ -122,6 +122,8 @@ class SketchPolicy:
         for steps, state in candidates:
             self._known.add(steps)
             self._states.add(state)
+            if state:
+                self._state_of[steps] = state
 
     def next_batch(self, count: int, begin: Begin = _nobody) -> list[Candidate]:
         """Up to `count` new candidates; empty when none was found.

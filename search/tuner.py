@@ -219,11 +219,9 @@ class Tuner:
 
     def _learn_earlier(self) -> None:
         """Learn from the earlier records, or a sample of many; none is measured again."""
+        self._policy.skip((r.steps, str(r.search.get("state", ""))) for r in self._earlier)
         chosen = learned_from([record.result.cost for record in self._earlier])
         self._tell_policy([self._earlier[k] for k in chosen])
-        left = set(range(len(self._earlier))).difference(chosen)
-        others = (self._earlier[k] for k in left)
-        self._policy.skip((r.steps, str(r.search.get("state", ""))) for r in others)
 
     def result(self, reason: str, interrupted: bool = False, failed: bool = False) -> TuneResult:
         """The result of the run; stops its clock."""

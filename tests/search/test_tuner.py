@@ -12,9 +12,11 @@ from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search import sample, thread_tiles
 from autosched.search.options import SearchOptions
+from autosched.search.policy import state_of
 from autosched.search.progress import Observer, Part
 from autosched.search.task_scheduler import ScheduleOptions, TaskScheduler
 from autosched.search.tuner import TuneOptions, Tuner
+from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
 from autosched.target import cuda_target
 from autosched.task import Task
@@ -107,6 +109,22 @@ def test_it_continues_from_records(make: Callable[..., Tuner], task: Task, tmp_p
     assert result.records[0].search["predicted"] is not None
     every = [*earlier, *result.records]
     assert cost_of(result.best) == min(r.result.cost for r in every)
+
+
+def test_recorded_loop_nests_are_not_worked_out_again(
+    make: Callable[..., Tuner], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = make(task).run().records
+    del earlier[0].search["state"]  # as in a record made by Ansor
+    worked_out: list[Steps] = []
+
+    def noted(dag: ComputeDAG, steps: Steps) -> str:
+        worked_out.append(steps)
+        return state_of(dag, steps)
+
+    monkeypatch.setattr("autosched.search.policy.state_of", noted)
+    make(task, earlier=earlier, trials=0).run()
+    assert worked_out == [earlier[0].steps]
 
 
 def test_failures_are_counted_and_kept(make: Callable[..., Tuner], task: Task) -> None:
