@@ -160,26 +160,42 @@ class CpuKernel:
         self._library = load_object(artifact.object_code, [artifact.symbol, *symbols], imports)
         self.raw_pointer = self._library.addresses[artifact.symbol]
         self.addresses = {name: self._library.addresses[name] for name in symbols}
-        expected = _expected(artifact.params)
-        self.quick = _quick_call(artifact, expected, self.raw_pointer, self._threads_used)
+        expected = expected_of(artifact.params)
+        self.quick = self.quick_call(self.raw_pointer, expected)
         self.origin: Origin | None = None  # set where it was built from a record file
         self._outputs = MadeOutputs(expected, [p.name for p in artifact.params])
         self._inputs = self._outputs.inputs
 
     @property
-    def _threads_used(self) -> int:
-        return self._threads or self.artifact.threads
+    def threads(self) -> int:
+        """The number of threads of its parallel loops, 1 where it has none."""
+        return (self._threads or self.artifact.threads) if self._parallel else 1
+
+    def quick_call(
+        self, address: int, expected: Sequence[Expected]
+    ) -> Callable[[tuple[Any, ...]], int]:
+        """A function as `quick`, of code at `address` whose parallel loops are this kernel's.
+
+        It always returns UNFIT where nothing is expected.
+        """
+        if not expected:
+            return lambda args: UNFIT
+        addresses = runtime_library().addresses
+        word = addresses["autosched_pool"] + THREADS_OFFSET
+        if not self._parallel:
+            word = ctypes.addressof(_ONE)
+        return quick_call(addresses["autosched_call"], address, expected, word, self.threads)
 
     def _ensure_pool(self) -> None:
         if self._parallel:
-            ensure_pool(self._threads_used)
+            ensure_pool(self.threads)
 
     def __reduce__(self) -> NoReturn:
         raise no_copy()
 
     def __repr__(self) -> str:
         artifact = self.artifact
-        threads = f", {self._threads_used} threads" if self._parallel else ""
+        threads = f", {self.threads} threads" if self._parallel else ""
         origin = "" if self.origin is None else f"; {self.origin}"
         return f"<CPU kernel {signature(artifact.symbol, artifact.params)}{threads}{origin}>"
 
@@ -290,26 +306,13 @@ class CpuKernel:
         )
 
 
-def _expected(params: Sequence[ParamSpec]) -> list[Expected]:
+def expected_of(params: Sequence[ParamSpec]) -> list[Expected]:
     """What the arguments must be; empty where shapes are variable or numbers are passed."""
     if not all(map(is_constant, params)):
         return []
     return [
         Expected(DType(p.dtype).numpy, constant_shape(p), p.alignment, p.is_output) for p in params
     ]
-
-
-def _quick_call(
-    artifact: CpuArtifact, expected: Sequence[Expected], kernel: int, threads: int
-) -> Callable[[tuple[Any, ...]], int]:
-    """The native call; a function that always returns UNFIT where `expected` is empty."""
-    if not expected:
-        return lambda args: UNFIT
-    addresses = runtime_library().addresses
-    word = addresses["autosched_pool"] + THREADS_OFFSET
-    if not artifact.parallel:
-        word, threads = ctypes.addressof(_ONE), 1
-    return quick_call(addresses["autosched_call"], kernel, expected, word, threads)
 
 
 def _refused(text: str) -> MeasureError:

@@ -12,6 +12,7 @@ import torch
 
 from autosched.errors import ConfigError
 from autosched.target import make_target
+from autosched.torch.direct import Direct
 from autosched.torch.elementwise import BATCH_NORMS
 from autosched.torch.matches import LeftOut, matches_of
 from autosched.torch.model_graph import Constants, arguments_of, traced
@@ -61,6 +62,7 @@ class _Variant:
     ) -> None:
         self._lock = threading.Lock()
         self._weights: tuple[_Weight, ...] = ()
+        self._plain: dict[int, Any] = {}
         self._converts = torch.is_autocast_enabled("cpu")
         try:
             module = traced(graph, inputs, {})
@@ -75,7 +77,11 @@ class _Variant:
         matches, left_out = matches_of(module, self._constants, make_target("cpu"), "none")
         self.report = put_kernels(self._replacement, matches, left_out, known)
         read = self._replacement.read
-        self._call = self._replacement.finish() if self.report.replaced else graph
+        self._call = graph
+        if self.report.replaced:
+            self._graph = self._replacement.finish()
+            self._call = Direct(self._graph)
+            self._plain = {i: inputs[i].detach() for i in weights}  # no parameters
         self._places = {i: places[i] for i in weights if places[i] in read}
         self._uncounted = {i for i in self._places if places[i] in statistics}
         self._remember(inputs)
@@ -84,12 +90,15 @@ class _Variant:
         if not all(weight.is_in(inputs) for weight in self._weights):
             with self._lock:
                 self._constants.given = {place: inputs[i] for i, place in self._places.items()}
-                self._replacement.refresh(self._call)
+                self._replacement.refresh(self._graph)
                 self._remember(inputs)
+        given = [*inputs]
+        for i, tensor in self._plain.items():
+            given[i] = tensor
         if not (self._converts and self.report.replaced):
-            return self._call(*inputs)
+            return self._call(*given)
         with torch.autocast("cpu", enabled=False):
-            return self._call(*inputs)
+            return self._call(*given)
 
     def _remember(self, inputs: Sequence[Any]) -> None:
         self._constants.given.clear()

@@ -80,11 +80,11 @@ class Operator:
 
     def run(self, *tensors: Tensor) -> Any:
         """The outputs. Raises MeasureError for tensors that do not fit."""
-        variant = self._only or self._choice(tensors)
+        variant = self._only or self.choice(tensors)
         made = [torch.empty_like(each) for each in variant.outputs]
         status = variant.kernel.quick((*tensors, *made))
         if status == UNFIT:
-            variant = self._choice(tensors)
+            variant = self.choice(tensors)
             made = [torch.empty_like(each) for each in variant.outputs]
             variant.kernel(*self._usual(tensors), *made)
         elif status:
@@ -119,7 +119,7 @@ class Operator:
         made = [first.new_empty(each.shape, dtype=each.dtype) for each in variant.outputs]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _choice(self, tensors: Sequence[Tensor]) -> Variant:
+    def choice(self, tensors: Sequence[Tensor]) -> Variant:
         """The kernel for these shapes. Raises MeasureError where there is none."""
         variant = self._variants.get(self._key(tensors))
         if variant is None:

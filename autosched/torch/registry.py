@@ -93,6 +93,13 @@ def operator_of(name: str) -> Any:
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
+def kernel_for(target: Any, inputs: Sequence[Any]) -> tuple[CpuKernel, Any]:
+    """The kernel that the operator `target` of a graph runs for these inputs, and a tensor like
+    its first output. Raises MeasureError where there is none."""
+    variant = _operators[target._schema.name.partition("::")[2]][1].choice(inputs)
+    return variant.kernel, variant.outputs[0]
+
+
 def prepare(name: str, *tensors: Any) -> tuple[Any, ...]:
     """The inputs of the operator `name`, stored as its kernel for these shapes expects them.
 

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_unflatten
 
 from autosched.errors import ConfigError
 from autosched.torch.call_arguments import parameters_of
+from autosched.torch.direct import Direct
 from autosched.torch.model_graph import apart
 from autosched.torch.recorded import Report
 from autosched.torch.registry import registered
@@ -37,6 +38,7 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
     ) -> None:
         super().__init__()
         self.graph_module = graph
+        self._direct = Direct(graph)
         self._results = results  # how its results, a flat sequence, are nested
         self.report = report
         self._model = (model,)  # no part of this one: its weights would be there twice
@@ -67,9 +69,9 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
             self._tell_of_gradients()
         stored = map(_stored, values, self._strides)
         if not torch.is_autocast_enabled("cpu"):
-            return tree_unflatten(self.graph_module(*stored), self._results)
+            return tree_unflatten(self._direct(*stored), self._results)
         with torch.autocast("cpu", enabled=False):  # kernels are for the types of the trace
-            return tree_unflatten(self.graph_module(*stored), self._results)
+            return tree_unflatten(self._direct(*stored), self._results)
 
     def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any] | None:
         """The arguments in the order of the graph's; None where they are others."""
@@ -109,11 +111,12 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
     def __getstate__(self) -> dict[str, Any]:
         """What pickle stores; the operators come first, since the graph needs them."""
         names = tuple(dict.fromkeys(r.operator for r in self.report.replaced))
-        return {"_operators": _Operators(names), **self.__dict__}
+        return {"_operators": _Operators(names), **self.__dict__, "_direct": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         del state["_operators"]
         super().__setstate__(state)
+        self._direct = Direct(self.graph_module)
 
     def _tell_of_others(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
         self._tell(
@@ -180,7 +183,9 @@ def _strides(value: Any) -> Any:
 
 
 def _stored(value: Any, strides: Any) -> Any:
-    """The tensor stored as the example was, so that views of it are what they were."""
+    """A plain tensor, stored as the example was, so that views of it are what they were."""
+    if isinstance(value, torch.Tensor) and value.requires_grad:
+        value = value.detach()
     if strides is None or value.stride() == strides:
         return value
     pairs = zip(value.stride(), strides, value.shape, strict=True)

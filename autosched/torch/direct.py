@@ -1,0 +1,101 @@
+"""Calls of a graph with kernels, past PyTorch's dispatcher wherever that sees nothing of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from autosched.runtime.sequence import can_be_step
+from autosched.torch.registry import NAMESPACE, kernel_for
+from autosched.torch.sequences import Called, Recorded, with_sequences, writes
+
+
+class Direct:
+    """Calls `graph` as it is, with kernels that follow one another as one native call.
+
+    The first call on plain tensors is recorded: what it shows of shapes and memory says which
+    kernels these are. Calls that are traced, transformed, profiled or seen by hooks go to the
+    graph. Its tensors may be set anew.
+    """
+
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+        self._lock = threading.Lock()
+        self._call: Callable[..., Any] | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        """What the graph returns."""
+        graph = self.graph
+        if _is_watched() or graph._forward_pre_hooks or graph._forward_hooks:
+            return graph(*inputs)
+        return self._first(inputs) if self._call is None else self._call(*inputs)
+
+    def _first(self, inputs: Sequence[Any]) -> Any:
+        tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+        if any(type(value) is not torch.Tensor for value in tensors):
+            return self.graph(*inputs)
+        recorder = _Recorder(self.graph)
+        found = recorder.run(*inputs)
+        with self._lock:
+            if self._call is None:
+                self._call = with_sequences(self.graph, recorder.recorded)
+        return found
+
+
+def _is_watched() -> bool:
+    """Whether PyTorch, or somebody by its means, is to see each operation of this call."""
+    return bool(
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._get_tracing_state() is not None
+        or torch.autograd._profiler_enabled()
+    )
+
+
+class _Recorder(fx.Interpreter):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """Runs a graph and notes its kernels, shapes and views."""
+
+    def __init__(self, graph: Any) -> None:
+        super().__init__(graph)
+        self.recorded = Recorded({}, {}, {})
+
+    def run_node(self, n: Any) -> Any:
+        """Run the node and take note of it."""
+        found = super().run_node(n)
+        if _is_compact(found):
+            self.recorded.shapes[n] = tuple(found.shape)
+        if isinstance(n.target, torch._ops.OpOverload):
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            if n.target.namespace == NAMESPACE:
+                self._note_kernel(n, args)
+            elif len(n.all_input_nodes) == 1 and not writes(n):
+                self._note_view(n, args[0], found)
+        return found
+
+    def _note_kernel(self, n: Any, inputs: Sequence[Any]) -> None:
+        if all(map(_is_compact, inputs)):
+            kernel, output = kernel_for(n.target, inputs)
+            if can_be_step(kernel):
+                self.recorded.kernels[n] = Called(kernel, output)
+
+    def _note_view(self, n: Any, before: Any, found: Any) -> None:
+        if _is_compact(before) and _is_compact(found) and before.dtype == found.dtype:
+            if before.data_ptr() == found.data_ptr() and before.numel() == found.numel():
+                self.recorded.views[n] = n.all_input_nodes[0]
+
+
+def _is_compact(value: Any) -> bool:
+    """Whether it is a tensor in the CPU's memory whose elements lie in order."""
+    return (
+        type(value) is torch.Tensor
+        and value.device.type == "cpu"
+        and value.layout == torch.strided
+        and value.is_contiguous()
+        and value.numel() > 0
+    )

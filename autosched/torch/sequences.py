@@ -1,0 +1,206 @@
+"""A graph in which kernels that follow one another are one native call (`runtime/sequence.py`).
+
+Results that only these kernels read are no tensors then, and views between them are left out.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from autosched.runtime.cpu import CpuKernel
+from autosched.runtime.sequence import Argument, Intermediate, Place, Step, sequence
+from autosched.torch.model_graph import attribute_of
+
+Node = Any
+Tensor = Any
+Values = dict[Node, Tensor]
+
+
+class Called(NamedTuple):
+    """A kernel that can be a step, and a tensor like its output."""
+
+    kernel: CpuKernel
+    output: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a call has shown of a graph's nodes.
+
+    `kernels` are the nodes that call kernels on compact tensors; `views` the nodes with the
+    elements of another in the same memory and order, and that other; `shapes` those of all nodes
+    that are compact tensors.
+    """
+
+    kernels: dict[Node, Called]
+    views: dict[Node, Node]
+    shapes: dict[Node, tuple[int, ...]]
+
+    def whole(self, node: Node) -> Node:
+        """What the node is a view of; the node itself if it is none."""
+        while node in self.views:
+            node = self.views[node]
+        return node
+
+
+def writes(node: Node) -> bool:
+    """Whether the node writes to what it reads."""
+    schema = getattr(node.target, "_schema", None)
+    return bool(schema is not None and schema.is_mutable)
+
+
+def with_sequences(graph: Any, recorded: Recorded) -> Callable[..., Any]:
+    """A function that computes what `graph` does, and reads the graph's tensors at each call."""
+    code = _Copy(graph, recorded).made().python_code("self")
+    names = dict(code.globals)
+    exec(code.src, names)
+    forward: Callable[..., Any] = names["forward"]
+    return forward.__get__(graph)  # type: ignore[no-any-return]
+
+
+class _Copy:
+    """Copies the nodes of a graph; kernels wait until something beside them reads a result."""
+
+    def __init__(self, graph: Any, recorded: Recorded) -> None:
+        self._graph, self._recorded = graph, recorded
+        self._new = fx.Graph()
+        self._copies: dict[Node, Node] = {}
+        self._waiting: dict[Node, None] = {}  # kernels, and views of their results, in order
+
+    def made(self) -> Any:
+        """The copy."""
+        kernels, views = self._recorded.kernels, self._recorded.views
+        for node in self._graph.graph.nodes:
+            reads_waiting = any(each in self._waiting for each in node.all_input_nodes)
+            if node in kernels:
+                if not self._joins(kernels[node].kernel):
+                    self._run_waiting()
+                self._waiting[node] = None
+            elif reads_waiting and node in views:
+                self._waiting[node] = None
+            else:
+                if reads_waiting or writes(node):
+                    self._run_waiting()
+                self._copy(node)
+        self._new.eliminate_dead_code(lambda node: bool(node.is_impure()))
+        return self._new
+
+    def _copy(self, node: Node) -> None:
+        self._copies[node] = self._new.node_copy(node, self._copies.__getitem__)
+
+    def _joins(self, kernel: CpuKernel) -> bool:
+        """Whether all that wait have as many threads as the kernel, or one."""
+        waiting = [self._recorded.kernels[n].kernel.threads for n in self._steps]
+        return kernel.threads == 1 or all(threads in (1, kernel.threads) for threads in waiting)
+
+    @property
+    def _steps(self) -> list[Node]:
+        return [node for node in self._waiting if node in self._recorded.kernels]
+
+    def _is_read(self, node: Node) -> bool:
+        """Whether something beside those that wait reads the node."""
+        views = self._recorded.views
+        return any(
+            user not in self._waiting or (user in views and self._is_read(user))
+            for user in node.users
+        )
+
+    def _run_waiting(self) -> None:
+        """Call the kernels that wait, and make the views of their results that others read."""
+        steps, whole = self._steps, self._recorded.whole
+        if not steps:
+            return
+        read = dict.fromkeys(whole(each) for node in steps for each in node.args)
+        others = [node for node in read if node not in self._waiting]
+        stored = {n: place for n in others if (place := _stored(self._graph, n)) is not None}
+        given = [node for node in others if node not in stored]
+        results = [node for node in steps if self._is_read(node)]
+        call = _Sequence(self._recorded, steps, given, stored, results).function()
+        found = self._new.call_function(call, tuple(self._copies[node] for node in given))
+        for k, node in enumerate(results):
+            self._copies[node] = self._new.call_function(operator.getitem, (found, k))
+        for node in self._waiting:
+            if node in self._recorded.views and self._is_read(node):
+                self._copy(node)
+        self._waiting.clear()
+
+
+_Stored = tuple[dict[str, Tensor], str]
+"""Where a module keeps a tensor: the table of its buffers, and the name in it."""
+
+
+def _stored(module: Any, node: Node) -> _Stored | None:
+    """Where the tensor is that the node gets from the module; None for other nodes."""
+    if node.op != "get_attr":
+        return None
+    path, _, name = node.target.rpartition(".")
+    buffers = attribute_of(module, path)._buffers if path else module._buffers
+    return (buffers, name) if name in buffers else None
+
+
+class _Sequence:
+    """Kernels of a graph as one call.
+
+    It takes the values of the nodes `given`, finds those of `stored` where they say, and returns a
+    list of `results`.
+    """
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        steps: Sequence[Node],
+        given: Sequence[Node],
+        stored: Mapping[Node, _Stored],
+        results: Sequence[Node],
+    ) -> None:
+        self._recorded, self._steps = recorded, steps
+        self._given, self._stored, self._results = given, stored, results
+
+    def function(self) -> Callable[..., list[Tensor]]:
+        """The call, under a name that a graph can print."""
+        quick, stored = self._native(), list(self._stored.values())
+        like = [self._recorded.kernels[node].output for node in self._results]
+
+        def kernels(*given: Tensor) -> list[Tensor]:
+            made = [torch.empty_like(each) for each in like]
+            if quick((*given, *[buffers[name] for buffers, name in stored], *made)):
+                return self._one_by_one(given)
+            return made
+
+        return kernels
+
+    def _native(self) -> Callable[[tuple[Any, ...]], int]:
+        arguments = [*self._given, *self._stored, *self._results]
+        position = {node: k for k, node in enumerate(arguments)}
+        number = {node: k for k, node in enumerate(self._steps)}
+
+        def place(node: Node) -> Place:
+            at = position.get(node)
+            return Intermediate(number[node]) if at is None else Argument(at)
+
+        whole, kernels = self._recorded.whole, self._recorded.kernels
+        steps = [
+            Step(kernels[node].kernel, (*[place(whole(each)) for each in node.args], place(node)))
+            for node in self._steps
+        ]
+        return sequence(steps, [self._recorded.shapes[node] for node in arguments])
+
+    def _one_by_one(self, given: Sequence[Tensor]) -> list[Tensor]:
+        """The results from PyTorch's operators, which copy what does not fit, or say why not."""
+        values: Values = dict(zip(self._given, given, strict=True))
+        values |= {node: buffers[name] for node, (buffers, name) in self._stored.items()}
+        return [_value(node, values) for node in self._results]
+
+
+def _value(node: Node, values: Values) -> Tensor:
+    """What the node computes of the nodes in `values`, to which it is added."""
+    if node not in values:
+        args, named = fx.node.map_arg((node.args, node.kwargs), lambda n: _value(n, values))
+        values[node] = node.target(*args, **named)
+    return values[node]
