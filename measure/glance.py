@@ -52,7 +52,7 @@ _REST = re.compile(
     rf'(?:,"check":\{{"telling":{_NUMBER},"error":{_NUMBER},"tolerance":{_NUMBER}\}})?+'
     rf'(?:,"cache_flush":([1-9]\d{{0,14}}))?+(?:,"device":{_object(_value(2))})?+'
     rf'(?:,"disturbed":[1-9]\d{{0,14}}+)?+(?:,"host":{_NAME})?+\}},'
-    rf'"search":({_object(_value(1))}),"environment":({_TEXT}),"time":{_TEXT}\}}\s*+',
+    rf'"search":({_object(_value(1))}),"environment":({_TEXT}),"time":{_TEXT}\}}[ \t\n\r]*+',
     re.ASCII,
 )
 _MOST_KNOWN = 1 << 16

@@ -108,6 +108,18 @@ def test_a_line_that_is_taken_is_a_whole_record(tmp_path: Path) -> None:
     assert 200 < taken < 3000
 
 
+@pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x0c\n", "\x1f"])
+def test_only_white_space_of_json_may_follow(tmp_path: Path, end: str) -> None:
+    """Python's `\\s` is more than that."""
+    RecordLog(tmp_path / "r.jsonl").append(list(records()))
+    contents = LogContents()
+    list(stream_log(tmp_path / "r.jsonl", contents))
+    line = (tmp_path / "r.jsonl").read_text().splitlines()[-1]
+    assert _glance(line + " \t\r\n", contents, set()) is not None
+    assert _glance(line + end, contents, set()) is None
+    assert whole(line + end, contents) is None
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_summary_is_the_same_either_way(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
