@@ -234,12 +234,14 @@ def _number(value: float) -> str:
     return text if float(text) == value else repr(value)
 
 
-def _sizes(args: dict[str, Any]) -> list[Any]:
-    """The sizes in the workload's arguments, without the types, as a v0.6 key holds them.
+def _sizes(workload: dict[str, Any]) -> list[Any]:
+    """The sizes in a built-in workload's arguments, without the types, as a v0.6 key holds them.
 
-    Raises ConfigError unless the only type is `dtype` = float32: a v0.6 key holds no types and
-    stands for float32.
+    They are in the order of the operator's arguments: other programs may have sorted the keys of
+    the record. Raises ConfigError unless the only type is `dtype` = float32: a v0.6 key holds no
+    types and stands for float32.
     """
+    args = WORKLOADS[workload["op"]].resolve(workload["args"])
     types = {key: value for key, value in args.items() if key.endswith("dtype")}
     if types != {"dtype": "float32"}:
         found = visible(", ".join(f"{key}={value}" for key, value in types.items()))
@@ -251,9 +253,9 @@ def _sizes(args: dict[str, Any]) -> list[Any]:
 
 def _entry(task: dict[str, Any]) -> list[Any]:
     workload = task["workload"]
-    if "op" not in workload:
+    if workload.get("op") not in WORKLOADS:
         raise ConfigError("only built-in workloads can be written as Ansor v0.6 records")
-    key = json.dumps([workload["op"], *_sizes(workload["args"])])
+    key = json.dumps([workload["op"], *_sizes(workload)])
     kind = task["target"]["kind"]
     hardware = HardwareParams(**task["hardware"]).as_list()
     layout = LayoutOption.parse(task.get("layout_rewrite", "none"))

@@ -143,6 +143,18 @@ def test_a_line_names_what_is_built_for(target: Target, text: str) -> None:
     assert again["target"]["kind"] == target.kind
 
 
+def test_a_key_has_the_order_of_the_operators_arguments() -> None:
+    """Other programs may sort the keys of a record, as `jq -S` does."""
+    task = Task.from_workload("conv1d_nlc", N=1, L=16, CI=2, CO=3, K=3, stride=1, padding=0)
+    entry = task.to_json()
+    entry_sorted = json.loads(json.dumps(entry, sort_keys=True))
+    assert list(entry_sorted["workload"]["args"]) != list(entry["workload"]["args"])
+    _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
+    line = ansor_log.format_line(entry_sorted, steps, result, 0)
+    assert line == ansor_log.format_line(entry, steps, result, 0)
+    assert json.loads(json.loads(line)["i"][0][0]) == ["conv1d_nlc", 1, 16, 2, 3, 3, 1, 0]
+
+
 def test_a_key_tells_no_types() -> None:
     """What is read back would be another task, of float32."""
     target = cpu_target(1)
