@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,6 +23,10 @@ from autosched.session.reading import each_once, record_files, tell_problems
 from autosched.user_warning import Tell, warn
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_AT_ONCE = 200  # files that are open at once; many systems allow 1024
+
+_Timed = tuple[tuple[str, bool], LogContents, Record]
+"""A key to merge by, what the record's file has listed so far, and the record."""
 
 
 def merge(
@@ -39,7 +44,8 @@ def merge(
     Records come in the order in which they were measured, and those of a file in its order, so that
     races stay behind the records of their candidates. A record that is in two files is written
     once. Lines that cannot be read are left out, and `warning` is called. Records of any task and
-    machine may be together. Memory holds 16 bytes for each record.
+    machine may be together. Memory holds 16 bytes for each record. More than 200 files go through
+    files in the folder for temporary files.
 
     Raises ConfigError when a file cannot be read or holds records of a later schema, when `output`
     exists (unless `force`) or is one of the sources, or when there are no records.
@@ -51,7 +57,7 @@ def merge(
         read = 0
         contents = [LogContents() for _ in paths]
         streams = [_timed(path, seen, keys) for path, seen in zip(paths, contents, strict=True)]
-        for _, seen, record in heapq.merge(*streams, key=lambda each: each[0]):
+        for _, seen, record in _merged(streams):
             writer.add(record, seen.environments)
             read += 1
         for path, seen in zip(paths, contents, strict=True):
@@ -60,10 +66,25 @@ def merge(
     return Written(writer.written, read, writer.repeated, files=len(paths))
 
 
-def _timed(
-    path: Path, contents: LogContents, keys: WorkloadKeys | None
-) -> Iterator[tuple[tuple[str, bool], LogContents, Record]]:
-    """Yield a key to merge by, `contents` and the record, for each record of a file.
+def _merged(streams: Sequence[Iterator[_Timed]]) -> Iterator[_Timed]:
+    """Merge streams by their keys; of too many at once, parts are first merged to files."""
+    if len(streams) <= _AT_ONCE:
+        yield from heapq.merge(*streams, key=lambda each: each[0])
+        return
+    with tempfile.TemporaryDirectory(prefix="autosched-") as folder:
+        parts = []
+        for start in range(0, len(streams), _AT_ONCE):
+            path = Path(folder, f"{start}.jsonl")
+            with path.open("w", encoding="utf-8") as file:
+                writer = RecordWriter(file)
+                for _, seen, record in _merged(streams[start : start + _AT_ONCE]):
+                    writer.add(record, seen.environments)
+            parts.append(_timed(path, LogContents(), None))
+        yield from _merged(parts)
+
+
+def _timed(path: Path, contents: LogContents, keys: WorkloadKeys | None) -> Iterator[_Timed]:
+    """Yield the records of a file, whose `contents` grow meanwhile, each with its key.
 
     Keys are (time, whether it is a race) and never decrease within the file: the records of a race
     come after the others of their second.

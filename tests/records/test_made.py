@@ -1,7 +1,10 @@
 """`merge`, `trim` and `convert`: what is in the files that they make, and what they refuse."""
 
 import json
+import random
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,26 @@ def test_merging_keeps_races_behind_what_they_are_about(tmp_path: Path) -> None:
         assert (done.records, done.read, done.repeated, found.problems) == (4, 6, 2, [])
         assert best_of(found.records) == race
         assert found.records[-1] == new
+
+
+def test_files_are_merged_alike_however_many_are_open_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system allows few hundred; a night on a cluster makes thousands of files."""
+    draw = random.Random(0)
+    sources = []
+    for number in range(30):
+        made = [record(k, (k + 1) * 1e-3, time=later(draw.randrange(4))) for k in range(3)]
+        made.append(record(1, 2e-3, [0], time=draw.choice(("", later(2), later(3)))))
+        named = [replace(each, environment=f"e{number % 2}") for each in made]
+        environments = {f"e{number % 2}": {"cpu": f"model {number % 3}"}}
+        sources.append(write(tmp_path / str(number), named, environments))
+    at_once = records.merge(sources, tmp_path / "at once")
+    assert (at_once.read, at_once.files) == (120, 30)
+    for most in (2, 3, 29):
+        monkeypatch.setattr(sys.modules["autosched.records.merge"], "_AT_ONCE", most)
+        assert records.merge(sources, tmp_path / str(-most)) == at_once
+        assert (tmp_path / str(-most)).read_text() == (tmp_path / "at once").read_text()
 
 
 def test_merged_records_keep_their_own_task_and_environment(tmp_path: Path) -> None:
