@@ -88,7 +88,7 @@ class Run:
     @cached_property
     def flops(self) -> float:
         """Operations of a call; 0 where they are not counted."""
-        return 0.0 if self.task is None else float(self.task.dag.flop_count)
+        return 0.0 if self.task is None else max(0.0, self.task.dag.flop_count)
 
     @cached_property
     def bytes(self) -> int:

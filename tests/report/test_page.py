@@ -15,11 +15,14 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import Record
+from autosched.measure.result import MeasureResult
 from autosched.report.page import html_of, in_script
 from autosched.report.roofline import Roof
 from autosched.report.write import page_of, write_report
 from autosched.task import Task
+from autosched.user_file import trusting
 from kit.packages import broken, missing
+from kit.records import write
 from kit.reports import HOSTILE, charts_of, elements
 
 CHARTS = {"curve", "roofline", "accuracy", "predicted", "time", "importance", "failures"}
@@ -70,6 +73,26 @@ def test_every_chart_has_its_data(page: str, records: Sequence[Record], task: Ta
     assert sum(bars["x"]) == pytest.approx(4 * 8.0)
     (bars,) = charts["run0-importance"]["traces"]
     assert sum(bars["x"]) == pytest.approx(1)
+
+
+def test_calls_are_counted_where_operations_cannot_be(tmp_path: Path) -> None:
+    """Those of a C function: the count is -1, a rate has no sign."""
+    (tmp_path / "ops.py").write_text(
+        "from autosched import te\n"
+        "def roots():\n"
+        '    a = te.placeholder((8,), name="a")\n'
+        '    root = lambda i: te.call_extern("sqrtf", a[i], dtype="float32")\n'
+        '    return [a, te.compute((8,), root, name="b")]\n'
+    )
+    task = Task.from_python(f"{tmp_path / 'ops.py'}:roots")
+    assert task.dag.flop_count < 0
+    times = [MeasureResult((seconds,)) for seconds in (2e-6, 1e-6)]
+    made = [Record(task.to_json(), (), each) for each in times]
+    path = write(tmp_path / "r.jsonl", made)
+    with trusting():
+        charts = charts_of(html_of(page_of([path], no_warning, measure=False)))
+    assert trace(charts, "curve", "best so far")["y"] == pytest.approx([5e5, 1e6, 1e6])
+    assert "run0-roofline" not in charts
 
 
 def test_one_trial_has_none_to_be_compared_with(
