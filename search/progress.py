@@ -63,9 +63,12 @@ class Progress:
         return sum(s for phase, s in self.seconds.items() if phase != "measure")
 
     def flops_per_second(self, record: Record | None = None) -> float:
-        """The throughput of `record`, by default of the best one; 0 when there is none."""
+        """The throughput of `record`, by default of the best one.
+
+        0 when there is none, and where operations are not counted.
+        """
         record = record or self.best
-        return self.task.dag.flop_count / record.result.cost if record is not None else 0.0
+        return max(0.0, self.task.dag.flop_count) / record.result.cost if record else 0.0
 
 
 class Observer(Protocol):
