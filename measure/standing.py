@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autosched.measure.gpu_environment import gpu_names
 from autosched.measure.records import Record
 from autosched.state.steps import Step, steps_to_json
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
 def candidate_hash(steps: Sequence[Step]) -> str:
@@ -20,6 +23,19 @@ def candidate_hash(steps: Sequence[Step]) -> str:
 def is_race(record: Record) -> bool:
     """Whether a record is of a race: another time of a candidate that was recorded before."""
     return isinstance(record.search.get("race"), dict)
+
+
+def dated(records: Iterable[Record]) -> Iterator[tuple[tuple[str, bool], Record]]:
+    """Yield the records of a file, each with a key by which those of several files are merged.
+
+    Keys are (time, whether it is a race) and never decrease: a race stays behind what it is about,
+    and comes after the other records of its second.
+    """
+    latest = ("", False)
+    for record in records:
+        if _TIME.match(record.time):
+            latest = max(latest, (record.time, is_race(record)))
+        yield latest, record
 
 
 def takes_over(record: Record, best: Record | None) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from autosched import arguments
 from autosched.arguments import PathLike
 from autosched.measure.records import LogContents, Record, stream_log
-from autosched.measure.standing import is_race
+from autosched.measure.standing import dated
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.writing import (
     RecordWriter,
@@ -22,7 +21,6 @@ from autosched.records.writing import (
 from autosched.session.reading import each_once, record_files, tell_problems
 from autosched.user_warning import Tell, warn
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _AT_ONCE = 200  # files that are open at once; many systems allow 1024
 
 _Timed = tuple[tuple[str, bool], LogContents, Record]
@@ -84,13 +82,6 @@ def _merged(streams: Sequence[Iterator[_Timed]]) -> Iterator[_Timed]:
 
 
 def _timed(path: Path, contents: LogContents, keys: WorkloadKeys | None) -> Iterator[_Timed]:
-    """Yield the records of a file, whose `contents` grow meanwhile, each with its key.
-
-    Keys are (time, whether it is a race) and never decrease within the file: the records of a race
-    come after the others of their second.
-    """
-    latest = ("", False)
-    for record in stream_log(path, contents, keys):
-        if _TIME.match(record.time):
-            latest = max(latest, (record.time, is_race(record)))
-        yield latest, contents, record
+    """Yield the records of a file, whose `contents` grow meanwhile, each with its key."""
+    for key, record in dated(stream_log(path, contents, keys)):
+        yield key, contents, record

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import heapq
 import os
 import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from autosched.measure.journal import SUFFIX
 from autosched.measure.log_lines import log_lines
 from autosched.measure.record_log import RecordLog, is_at
 from autosched.measure.records import LogContents, Record, is_head, is_later, read_log
+from autosched.measure.standing import dated
 from autosched.output_file import replacing, takes_records
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
@@ -192,8 +194,7 @@ class KernelCache:
             if news.records:
                 with replacing(path) as partial:
                     _keep(partial, _later(path, known))
-                    _append(partial, known)
-                    _append(partial, news)
+                    _append(partial, _together(known, news))
         return len(news.records)
 
     def remove(self, path: Path) -> bool:
@@ -220,6 +221,17 @@ def _news(known: LogContents, contents: LogContents, task: Task) -> LogContents:
     there = set(map(_identity, known.records))
     mine = [record for record in contents.records if record.task["key"] == task.key]
     return LogContents([r for r in mine if _identity(r) not in there], contents.environments)
+
+
+def _together(one: LogContents, other: LogContents) -> LogContents:
+    """The records of both in the order in which they were measured, so that races stay valid."""
+    both = LogContents(environments=dict(one.environments))
+    for name, environment in other.environments.items():
+        both.add_environment(name, environment)
+    others = [replace(r, environment=both.environment_of(r.environment)) for r in other.records]
+    merged = heapq.merge(dated(one.records), dated(others), key=lambda each: each[0])
+    both.records.extend(record for _, record in merged)
+    return both
 
 
 def _identity(record: Record) -> tuple[Any, ...]:

@@ -9,7 +9,10 @@ import autosched
 from autosched.codegen.cubin_cache import CubinCache
 from autosched.codegen.nvrtc import Compiled
 from autosched.measure.records import read_log
+from autosched.measure.standing import best_of
+from autosched.task import Task
 from kit.cli import Cli
+from kit.records import record, write
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +116,25 @@ def test_records_of_two_machines_whose_environments_have_one_name(
     cli("cache", "add", log, other)
     (entry,) = json.loads(cli("cache", "list", "--json").out)["kernels"]
     assert (entry["seconds"], entry["here"]) == (1e-3, True)
+
+
+def test_a_race_stays_won_whichever_file_is_added_first(
+    cli: Cli, folder: Path, tmp_path: Path
+) -> None:
+    """The loser's lucky time of the day before is no faster record that was measured later."""
+    task = Task.from_workload("matmul", M=16, N=16, K=16).to_json()
+    times = [f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2, 2)]
+    made = [record(k, 1e-3, time=times[k], task=task) for k in (0, 1)]
+    made.append(record(1, 2e-3, [0], time=times[2], task=task))
+    first = write(tmp_path / "first.jsonl", made[:1])
+    second = write(tmp_path / "second.jsonl", made[1:])
+    for files in ([first, second], [second, first]):
+        cli("cache", "add", *files)
+        (file,) = folder.glob("*.jsonl")
+        found = read_log(file).records
+        assert [each.to_json() for each in found] == [each.to_json() for each in made]
+        assert best_of(found) is found[2]
+        cli("cache", "clear", "matmul")
 
 
 def test_what_cannot_be_read_is_told(cli: Cli, log: Path, folder: Path, tmp_path: Path) -> None:
