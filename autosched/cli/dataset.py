@@ -12,7 +12,7 @@ from autosched.cli.samples import RecordSamples
 from autosched.errors import ConfigError
 from autosched.features.datasets import dataset
 from autosched.features.datasets.dataset_info import describe
-from autosched.features.datasets.sample import SPLIT_BY
+from autosched.features.datasets.sample import SPLIT_BY, are_shares
 from autosched.output_file import require_apart
 from autosched.session.reading import each_once
 from autosched.words import escaped
@@ -71,8 +71,7 @@ def _shares(text: str) -> tuple[float, ...]:
         shares = tuple(float(part) for part in text.split("/"))
     except ValueError:
         shares = ()
-    fits = all(share >= 0 for share in shares) and abs(sum(shares) - 1) <= 1e-6  # false for NaN
-    if len(shares) not in (2, 3) or not fits:
+    if not are_shares(shares):
         raise ConfigError(
             f"--split {text!r}: expected two or three shares that add up to 1, e.g. 0.8/0.1/0.1"
         )

@@ -17,7 +17,14 @@ import numpy as np
 from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.features.datasets.datasheet import datasheet, without_features
-from autosched.features.datasets.sample import SPLIT_NAMES, Index, Sample, index_of
+from autosched.features.datasets.sample import (
+    SPLIT_BY,
+    SPLIT_NAMES,
+    Index,
+    Sample,
+    are_shares,
+    index_of,
+)
 from autosched.features.datasets.writers import open_writer
 from autosched.features.sets import DEFAULT, Rows, feature_set
 from autosched.output_file import FileKind, replacing, require_replaceable
@@ -43,8 +50,11 @@ def export(
     `samples` is iterated twice. `environments`, which may be filled in meanwhile, and `sources` are
     for the datasheet. Returns a one-line summary. Raises ConfigError when a file cannot be written,
     when `samples` yields fewer samples the second time (a pipe), and when a file of another kind
-    has one of the two names, unless `overwrite` is set.
+    has one of the two names, unless `overwrite` is set, and for a split that makes no sense.
     """
+    shares = None if shares is None else _shares(shares)
+    arguments.one_of("by", by, SPLIT_BY)
+    seed = arguments.integer("seed", seed, 0)
     path = arguments.file_path("path", path)
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")
@@ -78,6 +88,18 @@ def export(
     )
     told = without_features(unlowered)
     return summary + (f"; {told}" if told else "") + _empty_splits(index, shares, by)
+
+
+def _shares(given: Any) -> tuple[float, ...]:
+    """The argument `shares`. Raises ConfigError unless it has two or three that add up to 1."""
+    listed = given if isinstance(given, Iterable) and not isinstance(given, str) else ()
+    shares = tuple(arguments.number("shares", share) for share in listed)
+    if not are_shares(shares):
+        raise ConfigError(
+            "shares: expected two or three numbers that add up to 1, e.g. (0.8, 0.1, 0.1), "
+            f"{arguments.found(given)}"
+        )
+    return shares
 
 
 def _require_all(written: int, expected: int) -> None:

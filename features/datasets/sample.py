@@ -106,6 +106,12 @@ def index_of(
     return Index(times, throughput, task, reason, split, names, list(failures), environments)
 
 
+def are_shares(shares: Sequence[float]) -> bool:
+    """Whether they are the shares of two or three splits: none negative, together 1."""
+    fit = all(share >= 0 for share in shares) and abs(sum(shares) - 1) <= 1e-6  # false for NaN
+    return fit and len(shares) in (2, 3)
+
+
 def split_of(
     task: npt.NDArray[np.int32],
     tasks: Sequence[str],

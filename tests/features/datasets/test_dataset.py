@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -280,3 +281,23 @@ def test_a_table_without_origins_is_still_described(tmp_path: Path) -> None:
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     frame.drop(columns=list(ORIGIN)).to_csv(tmp_path / "old.csv", index=False)
     assert describe(tmp_path / "old.csv").partition(":")[2] == describe(path).partition(":")[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shares": (0.5, 0.6)}, r"shares: expected two or three .* add up to 1, .* \(0.5, 0.6\)"),
+        ({"shares": [1]}, "shares: expected two or three numbers"),
+        ({"shares": 0.5}, "shares: expected two or three numbers"),
+        ({"shares": "11"}, "shares: expected two or three numbers"),
+        ({"shares": (float("nan"), 1.0)}, "shares: expected a finite number"),
+        ({"by": "operator", "shares": (0.5, 0.5)}, "by: expected one of workload, shape, random"),
+        ({"seed": -1, "shares": (0.5, 0.5)}, "seed: expected at least 0, found -1"),
+    ],
+)
+def test_a_split_that_makes_no_sense_is_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dataset.export(SAMPLES, tmp_path / "d.csv", **options)
+    assert list(tmp_path.iterdir()) == []
