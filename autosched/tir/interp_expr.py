@@ -15,6 +15,7 @@ import numpy as np
 
 from autosched.tir import interp_math as m
 from autosched.tir.buffer import Buffer
+from autosched.tir.conversion import const
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
@@ -367,6 +368,10 @@ class ExprCompiler(ABC):
         return watch.is_vector is None or watch.is_vector(buffer, indices[-1])
 
     def _load(self, e: BufferLoad) -> Value:
+        if e.predicate is not None and e.dtype.lanes == 1:
+            load = BufferLoad(e.buffer, e.indices)
+            args = e.predicate, load, const(0, e.dtype)
+            return call_value(self, Call(e.dtype, "if_then_else", args))
         place = self.place(e.buffer)
         outer, self.mask = self.mask, self.masked(e.predicate)
         mask = self.mask

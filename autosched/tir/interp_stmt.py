@@ -243,6 +243,10 @@ class StmtCompiler(ExprCompiler):
             self.stmt(part)
 
     def _store(self, stmt: BufferStore) -> None:
+        if stmt.predicate is not None and stmt.value.dtype.lanes == 1:
+            one = BufferStore(stmt.buffer, stmt.value, stmt.indices)
+            self._if(IfThenElse(stmt.predicate, one))
+            return
         place = self.place(stmt.buffer)
         value = self.expr(stmt.value)
         outer, self.mask = self.mask, self.masked(stmt.predicate)

@@ -30,6 +30,7 @@ from autosched.tir.expr import (
     pointer,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -187,6 +188,18 @@ def test_predicated_vectors(tir: type[Programs]) -> None:
     found = np.zeros(6, "int32")
     interp.run(tir.func([A, B], body), [np.arange(6, dtype="int32"), found])
     assert found.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_predicates_of_one_element() -> None:
+    func = parse_func("""
+def main(A: Buffer((2,), int32), B: Buffer((2,), int32), n: int32):
+    store(B[0], load(A[n], predicate=n < 2) + 1, predicate=n < 1)
+    store(B[n], 7, predicate=n < 2)
+""")
+    for n, wanted in ((0, [7, 9]), (1, [9, 7]), (5, [9, 9])):
+        found = np.full(2, 9, np.int32)
+        interp.run(func, [np.arange(2, dtype=np.int32), found, n])
+        assert found.tolist() == wanted
 
 
 def test_lanes_that_disagree_are_refused(tir: type[Programs]) -> None:
