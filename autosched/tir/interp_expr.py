@@ -341,7 +341,11 @@ class ExprCompiler(ABC):
         return Value(text, ATOM, v.varying, v.low, v.high)
 
     def _shuffle(self, e: Shuffle) -> Value:
-        vectors = [self.expr(v) for v in e.vectors]
+        outer = self.mask
+        if outer != "True":  # whose lanes are those of the result
+            self.mask = f"thread_mask({outer})"
+        vectors = [self.typed(self.expr(v), v.dtype) for v in e.vectors]
+        self.mask = outer
         lanes = tuple(v.dtype.lanes for v in e.vectors)
         picks = []
         for index in e.indices:

@@ -190,6 +190,28 @@ def test_predicated_vectors(tir: type[Programs]) -> None:
     assert found.tolist() == [1, 2, 3, 4, 5, 6]
 
 
+def test_shuffles_in_vectors_of_conditions() -> None:
+    """The condition is about the lanes of the result, not about those that a shuffle takes from."""
+    func = parse_func("""
+def main(A: Buffer((4,), int32), C: Buffer((4,), bool), B: Buffer((4,), int32)):
+    B[0:4] = Select(C[0:4], shuffle([A[0:4]], [3, 2, 1, 0]), broadcast(-1, 4))
+    B[0:3] = Select(C[0:3], shuffle([A[1:3], A[3]], [2, 1, 0]), B[0:3])
+""")
+    found = np.zeros(4, np.int32)
+    interp.run(func, [np.arange(4, dtype=np.int32), np.array([1, 0, 1, 0], bool), found])
+    assert found.tolist() == [3, -1, 1, -1]
+
+
+def test_shuffles_join_integers_of_64_bits() -> None:
+    func = parse_func("""
+def main(A: Buffer((2,), uint64), n: int32):
+    A[0:2] = shuffle([Select(n < 5, uint64(3), A[0]), A[1] + uint64(1)], [1, 0])
+""")
+    found = np.array([2**63 + 1, 2**63 + 4], np.uint64)
+    interp.run(func, [found, 2])
+    assert found.tolist() == [2**63 + 5, 3]
+
+
 def test_predicates_of_one_element() -> None:
     func = parse_func("""
 def main(A: Buffer((2,), int32), B: Buffer((2,), int32), n: int32):
