@@ -20,12 +20,13 @@ from autosched.tir.stmt import (
     For,
     ForKind,
     IfThenElse,
+    LetStmt,
     Stmt,
     nop,
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import free_vars, map_children, stmts, unique_exprs
+from autosched.tir.walk import free_vars, map_children, stmts, substitute, unique_exprs
 from autosched.transform.framework.context import CONFIG_KEYS, PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
@@ -116,7 +117,7 @@ class _Loop:
 
     In its body, `slot` stands for the half that an iteration uses, `next_slot` for the half of the
     following iteration, and `more` for whether there is a following one. `conditions` counts the
-    open conditions and fills inside the loop.
+    open conditions and fills inside the loop. `values` has the variables that the body binds.
     """
 
     loop: For
@@ -126,6 +127,7 @@ class _Loop:
     allocations: list[Allocate] = field(default_factory=list)
     first_fills: list[Stmt] = field(default_factory=list)
     conditions: int = 0
+    values: dict[Var, Expr] = field(default_factory=dict)
 
 
 class _DoubleBuffer:
@@ -147,6 +149,9 @@ class _DoubleBuffer:
                 new = map_children(s, self.stmt)
                 loop.conditions -= 1
                 return new
+            case LetStmt() if self._loops:
+                values = self._loops[-1].values
+                values[s.var] = substitute(s.value, values)
             case Allocate() if s.buffer_var in self._marked:
                 return self._allocate(s)
             case AttrStmt(key="double_buffer_scope"):
@@ -183,7 +188,8 @@ class _DoubleBuffer:
             )
         entry = self._loops[-1]
         loop = entry.loop
-        if any(loop.loop_var in free_vars(e) for e in s.extents):
+        inside = {loop.loop_var, *entry.values}
+        if any(inside & free_vars(e) for e in s.extents):
             raise ScheduleError(
                 f"InjectDoubleBuffer: the size of {name} depends on the loop {loop.loop_var.name}"
             )
@@ -198,6 +204,7 @@ class _DoubleBuffer:
         while isinstance(body, AttrStmt) and body.key == _KEY:  # another output of the operation
             self._entry(body)
             body = body.body
+        body = substitute_stmt(body, entry.values)
         self._check_can_run_ahead(body, entry)
         entry.conditions += 1  # a fill inside this one would run ahead twice
         fill = self.stmt(body)
