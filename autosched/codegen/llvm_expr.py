@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 from autosched.codegen import llvm_arith, llvm_call, llvm_division, llvm_memory
 from autosched.codegen.llvm_builder import FunctionBuilder
@@ -40,6 +41,9 @@ from autosched.tir.expr import (
     StringImm,
     Sub,
 )
+from autosched.tir.kinds import bits_of, kinds
+
+_SHUFFLE = bits_of(Shuffle)
 
 
 def _broadcast(b: FunctionBuilder, e: Broadcast) -> str:
@@ -85,8 +89,20 @@ def _not(b: FunctionBuilder, e: Not) -> str:
 
 
 def _let(b: FunctionBuilder, e: Let) -> str:
-    b.bind(e.var, b.bound_value(e.var, e.value))
+    with _whole_vectors(b) if kinds(e.body) & _SHUFFLE else nullcontext():
+        value = b.bound_value(e.var, e.value)
+    b.bind(e.var, value)
     return b.value(e.body)
+
+
+@contextmanager
+def _whole_vectors(b: FunctionBuilder) -> Iterator[None]:
+    """Inside, vectors are read whole if any lane of the enclosing mask holds."""
+    outer = b.mask
+    if outer is not None and outer[1] > 1:
+        b.mask = (llvm_memory.any_lane(b, *outer), 1)
+    yield
+    b.mask = outer
 
 
 def _shuffle_two(b: FunctionBuilder, e: Shuffle) -> str:
@@ -130,11 +146,16 @@ def _shuffle_four(b: FunctionBuilder, e: Shuffle) -> str:
 
 
 def _shuffle(b: FunctionBuilder, e: Shuffle) -> str:
-    kinds = {v.dtype for v in e.vectors}
+    with _whole_vectors(b):  # the mask is about the lanes of the result
+        return _shuffled(b, e)
+
+
+def _shuffled(b: FunctionBuilder, e: Shuffle) -> str:
+    types = {v.dtype for v in e.vectors}
     constant = all(isinstance(index, IntImm) for index in e.indices)
-    if len(e.vectors) == 2 and len(kinds) == 1 and e.vectors[0].dtype.lanes > 1 and constant:
+    if len(e.vectors) == 2 and len(types) == 1 and e.vectors[0].dtype.lanes > 1 and constant:
         return _shuffle_two(b, e)
-    if len(e.vectors) == 4 and len(kinds) == 1 and e.vectors[0].dtype.lanes > 1 and constant:
+    if len(e.vectors) == 4 and len(types) == 1 and e.vectors[0].dtype.lanes > 1 and constant:
         return _shuffle_four(b, e)
     scalar = scalar_type(e.dtype)
     lanes = [(v, i) for v in e.vectors for i in range(v.dtype.lanes)]

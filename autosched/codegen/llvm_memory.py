@@ -301,9 +301,7 @@ def mask_of(b: FunctionBuilder, predicate: Expr | None, lanes: int) -> str | Non
             outer = spread(b, register, "i1", lanes)
         else:
             # A narrower access is made if any lane of the wider condition holds.
-            outer = b.call(
-                f"llvm.vector.reduce.or.v{width}i1", "i1", [(f"<{width} x i1>", register)]
-            )
+            outer = any_lane(b, register, width)
             outer = outer if lanes == 1 else spread(b, outer, "i1", lanes)
     if predicate is None:
         return outer
@@ -313,6 +311,11 @@ def mask_of(b: FunctionBuilder, predicate: Expr | None, lanes: int) -> str | Non
     if outer is None:
         return own
     return b.emit(f"and {llvm_type(bool_.with_lanes(lanes))} {own}, {outer}")
+
+
+def any_lane(b: FunctionBuilder, register: str, lanes: int) -> str:
+    """Whether any lane of a vector of truth values holds."""
+    return b.call(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [(f"<{lanes} x i1>", register)])
 
 
 def _guarded_scalar(b: FunctionBuilder, buffer: Buffer, index: Expr, mask: str | None) -> str:

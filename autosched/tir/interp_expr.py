@@ -8,7 +8,8 @@ wrap-arounds are proved unnecessary. Vectors are arrays (threads or 1, lanes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ from autosched.tir.interp_value import (
     interval,
     type_interval,
 )
+from autosched.tir.kinds import bits_of, kinds
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import pre_order
 
@@ -316,8 +318,18 @@ class ExprCompiler(ABC):
             text = f"select_one({c.text}, {a.text}, {b.text})"
         return Value(text, ATOM, many, low, high)
 
+    @contextmanager
+    def _whole_vectors(self) -> Iterator[None]:
+        """Inside, vectors are read whole if any lane of the mask holds."""
+        outer = self.mask
+        if outer != "True":
+            self.mask = f"thread_mask({outer})"
+        yield
+        self.mask = outer
+
     def _let(self, e: Let) -> Value:
-        v = self.expr(e.value)
+        with self._whole_vectors() if kinds(e.body) & _SHUFFLE else nullcontext():
+            v = self.expr(e.value)
         name = self.fresh("v")
         self.names[e.var] = Value(name, ATOM, v.varying, v.low, v.high)
         body = self.expr(e.body)
@@ -341,11 +353,8 @@ class ExprCompiler(ABC):
         return Value(text, ATOM, v.varying, v.low, v.high)
 
     def _shuffle(self, e: Shuffle) -> Value:
-        outer = self.mask
-        if outer != "True":  # whose lanes are those of the result
-            self.mask = f"thread_mask({outer})"
-        vectors = [self.typed(self.expr(v), v.dtype) for v in e.vectors]
-        self.mask = outer
+        with self._whole_vectors():  # the mask is about the lanes of the result
+            vectors = [self.typed(self.expr(v), v.dtype) for v in e.vectors]
         lanes = tuple(v.dtype.lanes for v in e.vectors)
         picks = []
         for index in e.indices:
@@ -399,6 +408,9 @@ class ExprCompiler(ABC):
         if e.dtype.is_integral:
             return Value(f"{array}.item({text})", ATOM, False, *bounds)
         return Value(f"{array}[{text}]")
+
+
+_SHUFFLE = bits_of(Shuffle)
 
 
 def _may_fail(e: Expr) -> bool:

@@ -54,3 +54,20 @@ def test_many_lanes_are_touched_in_parts(
     interp.run(func, wanted)
     load(build_artifact(lowered, target))(*arrays)
     np.testing.assert_array_equal(arrays[2], wanted[2])
+
+
+@pytest.mark.parametrize(
+    "read", ["shuffle([A[0:8]], ORDER)", "(let x = A[0:8] in shuffle([x], ORDER))"]
+)
+def test_shuffles_under_a_condition_with_lanes(read: str) -> None:
+    """The condition is about the lanes of the result, not about those that a shuffle takes from."""
+    read = read.replace("ORDER", "[7, 6, 5, 4, 3, 2, 1, 0]")
+    func = parse_func(
+        "def main(A: Buffer((8,), int32), C: Buffer((8,), bool), Y: Buffer((8,), int32)):\n"
+        f"    Y[0:8] = if_then_else(C[0:8], {read}, broadcast(-1, 8))\n"
+    )
+    a, c = np.arange(8, dtype=np.int32), np.array([1, 0, 1, 1, 0, 0, 0, 1], bool)
+    wanted, found = np.zeros((2, 8), np.int32)
+    interp.run(func, [a, c, wanted])
+    load(build_artifact(lower_func(func, cpu_target(1)), cpu_target(1)))(a, c, found)
+    assert wanted.tolist() == found.tolist() == np.where(c, a[::-1], -1).tolist()
