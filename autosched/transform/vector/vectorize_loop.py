@@ -15,12 +15,14 @@ from autosched.tir.expr import (
     LT,
     Broadcast,
     BufferLoad,
+    Call,
     Expr,
     IntImm,
     Ramp,
     Var,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import is_pure
 from autosched.tir.kinds import loads_in
 from autosched.tir.op import and_, not_
 from autosched.tir.stmt import (
@@ -45,6 +47,7 @@ from autosched.tir.walk import (
     substitute,
     unique_exprs,
 )
+from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.storage.widen_allocate import widen_allocate
@@ -221,6 +224,7 @@ class _Vectorizer:
         self._lanes = lanes.lanes
         self._masked = lanes.masked
         self._let_values: dict[Var, Expr] = {}
+        self._kept: set[Var] = set()  # those whose values memory may no longer have
 
     def stmt(self, s: Stmt) -> Stmt:
         rule = _RULES.get(type(s))
@@ -239,6 +243,8 @@ class _Vectorizer:
         return new
 
     def _scalarise(self, s: Stmt) -> Stmt:
+        if not self._kept.isdisjoint(unique_exprs(s)):
+            raise NotVectorisableError  # with the statement that binds the variable
         index = Var(f"{self._var.name}.s", self._var.dtype)
         body = substitute_stmt(_serial_inside(s), self._let_values)
         body = substitute_stmt(body, {self._var: index})
@@ -319,11 +325,17 @@ class _Vectorizer:
 
     def _let(self, s: LetStmt) -> Stmt:
         value = self._expr(s.value)
+        if value.dtype.lanes == s.value.dtype.lanes:
+            body = self.stmt(s.body)
+            return s if value is s.value and body is s.body else LetStmt(s.var, value, body)
         self._let_values[s.var] = substitute(s.value, self._let_values)
-        if value.dtype.lanes > s.value.dtype.lanes:
+        if not self._kept.isdisjoint(free_vars(s.value)) or _may_change(s):
+            self._kept.add(s.var)
+        try:
             return LetStmt(self._expr.bind(s.var), value, self.stmt(s.body))
-        body = self.stmt(s.body)
-        return s if value is s.value and body is s.body else LetStmt(s.var, value, body)
+        finally:
+            del self._let_values[s.var]
+            self._kept.discard(s.var)
 
     def _for(self, s: For) -> Stmt:
         if s.kind is ForKind.VECTORIZED:
@@ -357,6 +369,16 @@ _RULES: dict[type[Stmt], Callable[[_Vectorizer, Any], Stmt]] = {
     Allocate: _Vectorizer._allocate,
     Evaluate: _Vectorizer._evaluate,
 }
+
+
+def _may_change(s: LetStmt) -> bool:
+    """Whether the value of `s`, computed again in its body, may be another one."""
+    if is_lasting(s.value):
+        return False
+    read = {load.buffer.data for load in loads_in(s.value)}
+    written = {part.buffer.data for part in stmts(s.body) if isinstance(part, BufferStore)}
+    called = any(isinstance(e, Call) and not is_pure(e.op) for e in unique_exprs(s))
+    return called or not read.isdisjoint(written)
 
 
 def _first_lane(mask: Expr) -> Expr | None:

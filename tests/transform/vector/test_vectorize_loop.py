@@ -261,6 +261,24 @@ for i in range(4):
     )
 
 
+def test_a_lane_loop_does_not_read_again_what_a_let_holds(check: Callable[..., None]) -> None:
+    """The let, and what follows from it, is part of the lane loop then."""
+    t, u, at = Var("t", A.dtype), Var("u", A.dtype), i * 4 + j
+    again = loop(k, j, BufferStore(B, B[at] * 2.0 + u, (at,)))
+    body = seq(BufferStore(B, A[j], (at,)), LetStmt(t, B[at], LetStmt(u, t + 1.0, again)))
+    check(
+        vector(body),
+        """\
+for i in range(4):
+    B[i * 4:i * 4 + 4] = A[0:4]
+    for j.s in range(4):
+        t: float32 = B[i * 4 + j.s]
+        u: float32 = t + 1.0
+        for k in range(j.s):
+            B[i * 4 + j.s] = B[i * 4 + j.s] * 2.0 + u""",
+    )
+
+
 def test_calls_that_are_not_elementwise(make_func: MakeFunc, body_text: BodyText) -> None:
     extern = Evaluate(Call(int32, "call_extern", (StringImm("f"), j)))
     func = make_func(loop(j, 4, extern, ForKind.VECTORIZED))
