@@ -73,7 +73,7 @@ def infer_extents(
             extents.setdefault(use.alone, use.size)
     _from_windows(statement, uses, fixed)
     if _missing(statement) and statement.outer is not None:
-        for name, length in _whole_axes(statement.outer, shapes):
+        for name, length in (*statement.around.items(), *_whole_axes(statement.outer, shapes)):
             if name in _missing(statement):
                 extents[name] = length
         _from_windows(statement, uses, fixed)

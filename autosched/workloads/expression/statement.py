@@ -22,6 +22,7 @@ class Statement:
       value.
     - `table`: the numbers of a table; `body` then has no meaning.
     - `extents`: the length of every index, once `infer_extents` has run.
+    - `around`: for a helper, the lengths of its indices that the reductions around it give.
     - `whole`: the indices that run over a whole axis.
     """
 
@@ -34,6 +35,7 @@ class Statement:
     outer: Statement | None = None
     table: Numbers | None = field(default=None, compare=False)
     extents: dict[str, int] = field(default_factory=dict)
+    around: dict[str, int] = field(default_factory=dict)
     whole: frozenset[str] = frozenset()
 
     @property

@@ -194,6 +194,7 @@ class _Lift(ast.NodeTransformer):
         self._outer = outer
         self._taken = taken
         self._bound = {*outer.indices, *outer.reduce_indices}
+        self._lengths = dict(outer.extents)  # those that the reductions around give
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         reduction = _reduction(node, self._bound)
@@ -201,10 +202,10 @@ class _Lift(ast.NodeTransformer):
             self.generic_visit(node)
             return node
         reducer, reduced, lengths, body = reduction
-        bound = self._bound
-        self._bound = bound | set(reduced)
+        bound, around = self._bound, self._lengths
+        self._bound, self._lengths = bound | set(reduced), around | lengths
         inner: ast.expr = self.visit(body)
-        self._bound = bound
+        self._bound, self._lengths = bound, around
         used = {n.id for n in _names(inner)}
         kept = [n for n in sorted(bound, key=self._order) if n in used]
         name = self._name(reducer)
@@ -212,6 +213,7 @@ class _Lift(ast.NodeTransformer):
         indices = tuple(kept) or ("_",)
         helper = Statement(self._outer.text, name, indices, reducer, reduced, inner, self._outer)
         helper.extents.update(lengths)
+        helper.around.update((n, around[n]) for n in kept if n in around)
         if not kept:
             helper.extents["_"] = 1
         _check_reduced(helper)

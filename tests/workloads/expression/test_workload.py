@@ -612,6 +612,20 @@ def test_the_shape_of_a_result_is_that_of_the_reductions_inside_it() -> None:
         ExpressionWorkload.parse("Y[h] = 2 * sum(y, A[h // 2 + y // 2])", {"A": [10], "Y": [4]})
 
 
+def test_a_reduction_says_how_far_its_index_runs_in_those_inside_it() -> None:
+    """Also where nothing is read at the index alone."""
+    expr = "Y[i] = sum(k < 5, max(l < 3, A[i + l] * k) + min(l < 2, max(m < 4, A[i + m] - l) + k))"
+    (a,), (y,) = run(expr, {"A": [16], "Y": [4]})
+    wanted = [
+        sum(
+            max(a[i : i + 3] * k) + min(max(a[i : i + 4] - n) + k for n in range(2))
+            for k in range(5)
+        )
+        for i in range(4)
+    ]
+    np.testing.assert_allclose(y, wanted, rtol=1e-5)
+
+
 def test_an_index_may_say_how_far_it_runs() -> None:
     (values,), (found,) = run("Y[x] = sum(r < 3, A[x + r])", {"A": [10]})
     np.testing.assert_allclose(found, np.convolve(values, np.ones(3), "valid"), rtol=1e-5)
