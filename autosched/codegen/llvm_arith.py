@@ -242,10 +242,14 @@ def _pairs(values: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _masks_nan(b: FunctionBuilder, e: BinaryExpr) -> bool:
-    """Whether `_extremum_of_numbers` is shorter than LLVM's own form.
+    """Whether `_extremum_of_numbers` is shorter than LLVM's own form, or that must be avoided.
 
-    It needs masks of lanes. LLVM's form is as short if one side is a constant.
+    It needs masks of lanes. LLVM's form is as short if one side is a constant. On a CPU with
+    AVX-512F alone LLVM 22 makes a store with a mask of its own form where that updates memory, and
+    then aborts because the mask is a vector of integers.
     """
+    if b.module.has_scatter and not b.module.has_masks and e.dtype.lanes > 1:
+        return True
     sides = [side.value if isinstance(side, Broadcast) else side for side in (e.a, e.b)]
     vector = b.module.has_masks and e.dtype.lanes >= _LEAST_LANES and e.dtype.bits >= 32
     return vector and not any(isinstance(side, FloatImm) for side in sides)
