@@ -23,6 +23,7 @@ Scores = npt.NDArray[np.float32]
 MEMBERS = 8
 COST_MODELS = ("xgboost", "random")
 _LARGEST = 40.0  # logarithm of a relative time; keeps exp finite
+_SEEDS = 2**63  # XGBoost's seed is a signed integer of 64 bits
 
 
 class CostModel(Protocol):
@@ -96,7 +97,7 @@ class XGBoostModel:
         """`columns` is the share of the columns that each node of a tree chooses from."""
         self._rounds = rounds
         self._seed = seed
-        own = {"seed": seed, "nthread": threads, "colsample_bynode": columns}
+        own = {"seed": seed % _SEEDS, "nthread": threads, "colsample_bynode": columns}
         self._params = {**self._PARAMS, **own}
         self._booster: Any = None
         self._loaded: Any = None

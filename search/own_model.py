@@ -17,6 +17,7 @@ from autosched.words import count, shortened, told, visible
 
 Numbers = npt.NDArray[np.float64]
 _LARGEST = 40.0  # logarithm of a relative throughput; keeps exp finite in float32
+_SEEDS = 2**32  # of scikit-learn's random_state
 
 
 class Model(Protocol):
@@ -61,7 +62,7 @@ class Estimator:
             if name == "random_state" or name.endswith("__random_state")
         ]
         if names:
-            self._regressor.set_params(**dict.fromkeys(names, number))
+            self._regressor.set_params(**dict.fromkeys(names, number % _SEEDS))
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
         """Fit the regressor; those of scikit-learn start from scratch at each call."""

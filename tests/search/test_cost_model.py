@@ -57,6 +57,14 @@ def test_the_same_seed_gives_the_same_model(model: XGBoostModel) -> None:
     np.testing.assert_array_equal(model.predict(rows), other.predict(rows))
 
 
+def test_a_seed_may_have_any_number_of_bits() -> None:
+    rows, speed = programs(20, seed=1)
+    for seed in (2**63 - 1, 2**63, 2**64 + 1):
+        model = XGBoostModel(seed=seed, threads=1)
+        model.fit(rows, speed)
+        assert model.trained
+
+
 def test_it_can_be_saved_and_loaded(model: XGBoostModel, tmp_path: Path) -> None:
     model.save(tmp_path / "model.json")
     other = XGBoostModel()

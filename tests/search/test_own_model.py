@@ -128,6 +128,25 @@ def test_the_seed_of_the_run_is_told() -> None:
     assert model.seeds == [5]
 
 
+def test_the_random_state_of_a_regressor_is_one_that_scikit_learn_takes() -> None:
+    class Regressor:
+        def get_params(self) -> dict[str, int]:
+            return {"random_state": 0}
+
+        def set_params(self, random_state: int) -> None:
+            given.append(random_state)
+
+        def fit(self, vectors: Array, targets: Array) -> None: ...
+
+        def predict(self, vectors: Array) -> Array:
+            return vectors[:, 0]
+
+    given: list[int] = []
+    for seed in (2**32 - 1, 2**32 + 7):
+        own_model(Regressor(), "cost_model").seed(seed)
+    assert given == [2**32 - 1, 7]
+
+
 def test_programs_cannot_be_written_to() -> None:
     class Writing(Scale):
         def fit(self, programs: Sequence[Array], throughputs: Array) -> None:
