@@ -8,9 +8,9 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from autosched.display.console import lines_only, literal_console, lose, tell
 from autosched.errors import ConfigError
@@ -41,17 +41,47 @@ def plain(text: str) -> None:
     text = lines_only(text if text.endswith("\n") else text + "\n")
     with _written():
         try:
-            sys.stdout.write(text)
+            out.file.write(text)
         except UnicodeEncodeError:
-            sys.stdout.write(escaped(text, sys.stdout.encoding))
-        sys.stdout.flush()
+            out.file.write(escaped(text, out.encoding))
+        out.file.flush()
+
+
+class _Prints:
+    """Standard output for the user's own code: standard error, where what is printed may be lost.
+
+    `results` is standard output itself, which rich's consoles look for as `rich_proxied_file`.
+    """
+
+    def __init__(self, results: IO[str]) -> None:
+        self.rich_proxied_file = results
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+    def write(self, text: str) -> int:
+        """Write to standard error, if that is possible."""
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush standard error, if that is possible."""
+        with suppress(OSError):
+            sys.stderr.flush()
+
+
+def results_alone() -> AbstractContextManager[Any]:
+    """Keep what the user's own code prints inside apart from the results on standard output."""
+    return redirect_stdout(_Prints(sys.stdout))
 
 
 def copy(path: Path) -> None:
     """Copy the bytes of a file to standard output. Exits and raises like `plain`."""
+    results: Any = out.file
     with _written(), path.open("rb") as file:
-        shutil.copyfileobj(file, sys.stdout.buffer)
-        sys.stdout.flush()
+        shutil.copyfileobj(file, results.buffer)
+        results.flush()
 
 
 @contextmanager
@@ -60,7 +90,7 @@ def _written() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        lose(sys.stdout)
+        lose(out.file)
         sys.exit(0)
     except OSError as error:
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from autosched.cli.console import plain
+from autosched.cli.console import plain, results_alone
 
 _Formatter: Any = typer.Context.formatter_class  # of click, which typer may bring along itself
 _WIDEST = 80
@@ -58,11 +58,16 @@ def _get_help(command: Any, context: Any) -> str:
 
 
 class Command(TyperCommand):
-    """A command with help that fits the terminal."""
+    """A command with help that fits the terminal, and only its results on standard output."""
 
     def get_help(self, ctx: Any) -> str:
         """The text of --help."""
         return _get_help(self, ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with results_alone():
+            return super().invoke(ctx)
 
 
 class Group(TyperGroup):

@@ -28,6 +28,19 @@ from kit.cli import Cli
 ROOT = Path(__file__).parents[2]
 OP = "workload:\n  op: matmul\n  args: {M: 4, N: 4, K: 4}\n"
 
+PRINTING = """\
+import sys
+from autosched import te
+
+print("loaded")
+
+def rows(n):
+    A = te.placeholder((n, n), name="A")
+    print("made", flush=True)
+    sys.stdout.write("half a line")
+    return A, te.compute((n, n), lambda i, j: A[i, j] + 1.0, name="B")
+"""
+
 BAD = {
     "": "expected keys such as `workload:`, found an empty file",
     "- a\n- b\n": "found a list",
@@ -49,6 +62,14 @@ BAD = {
     'workload: {python: "boom.py:f"}\n': "python: boom.py:2: f failed: RuntimeError: boom",
     'workload: {python: "boom.py:leave"}\n': "python: boom.py:6: leave failed: SystemExit: 4",
 }
+
+
+def test_what_a_file_of_the_user_prints_is_no_result(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "rows.py").write_text(PRINTING)
+    (tmp_path / "rows.yaml").write_text('workload: {python: "rows.py:rows", args: {n: 4}}\n')
+    done = cli("tune", "rows.yaml", "--dry-run", "--trials", 2, "--json")
+    assert done.status == 0 and len(json.loads(done.out)["tasks"]) == 1
+    assert done.err.startswith("loaded\nmade\n") and done.err.endswith("half a line")
 
 
 @pytest.mark.parametrize(("text", "message"), BAD.items(), ids=BAD.values())
