@@ -140,6 +140,14 @@ def _resolved(path: Path) -> Path:
     return found
 
 
+def from_here(path: Path) -> Path:
+    """The path from the root, for another current folder; as it is where there is none."""
+    try:
+        return path.absolute()
+    except FileNotFoundError:  # the current folder was deleted
+        return path
+
+
 def real_path(path: Path) -> Path:
     """The absolute path without links. ConfigError where the current folder was deleted."""
     try:

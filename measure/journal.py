@@ -42,14 +42,15 @@ class RunLog(RecordLog):
         self,
         path: Path | str,
         *,
+        place: Path | None = None,
         overwrite: bool = False,
         beside: Mapping[str, Any] | None = None,
         seen: int = 0,
         hosts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        super().__init__(path, overwrite=overwrite, beside=beside, hosts=hosts)
+        super().__init__(path, place=place, overwrite=overwrite, beside=beside, hosts=hosts)
         self._seen = seen
-        self._file_itself = real_path(self.path)  # runs may know it by several links
+        self._file_itself = real_path(self._place)  # runs may know it by several links
         self._journal_path = self._next_name()
         self._journal = -1
         self._noted: set[Steps] = set()  # the candidates of which the journal holds a result
@@ -182,7 +183,7 @@ class RunLog(RecordLog):
             self._journal_path = self._next_name()
 
     def _begin(self, key: str, task: Mapping[str, Any], states: Sequence[str]) -> None:
-        if not self.path.is_file():
+        if not self._place.is_file():
             return
         if self._journal < 0:
             try:
@@ -211,9 +212,9 @@ class RunLog(RecordLog):
     def _news(self, task: str, size: int) -> Iterator[tuple[Steps, str]]:
         """(steps, state) of the task's records in the part of the file that was not read before."""
         start, self._seen = self._seen, size
-        if size <= start or not self.path.is_file():
+        if size <= start or not self._place.is_file():
             return
-        with self.path.open("rb") as file:
+        with self._place.open("rb") as file:
             file.seek(start)
             lines = file.read(size - start).splitlines()
         for line in lines:

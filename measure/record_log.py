@@ -17,7 +17,7 @@ from autosched.errors import ConfigError
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import LogContents, Record, head_lines, line_of, task_hash
 from autosched.measure.whole_lines import kept_elsewhere, write_fitting, write_whole
-from autosched.output_file import FileKind, require_replaceable, takes_records
+from autosched.output_file import FileKind, from_here, require_replaceable, takes_records
 from autosched.state.steps import Step
 
 
@@ -32,6 +32,7 @@ class RecordLog:
     file is deleted meanwhile, all that it held is written again. If another file takes its place,
     that one gets what this log wrote.
 
+    - `place`: where the file is, whatever the current folder; default: where `path` leads now.
     - `beside`: what the environment says of the GPUs, in addition to this machine's fingerprint.
     - `hosts`: the fingerprints of a cluster's nodes, by the names in `MeasureResult.host`. A record
       then belongs to the environment of its node. The mapping may grow meanwhile.
@@ -41,11 +42,13 @@ class RecordLog:
         self,
         path: Path | str,
         *,
+        place: Path | None = None,
         overwrite: bool = False,
         beside: Mapping[str, Any] | None = None,
         hosts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path)  # as messages call it
+        self._place = place or from_here(self.path)
         self._beside = dict(beside or {})
         self._hosts = hosts or {}
         self._overwrite = overwrite
@@ -180,7 +183,7 @@ class RecordLog:
     def _deleted(self) -> bool:
         """Whether the open file no longer has the name `path`."""
         try:
-            return self._file >= 0 and not is_at(self._file, self.path)
+            return self._file >= 0 and not is_at(self._file, self._place)
         except OSError:
             return False
 
@@ -193,7 +196,9 @@ class RecordLog:
         """
         if not self._deleted():
             return ""
-        taken = self.path.is_file() and self.path.stat().st_size > 0  # another file is in its place
+        taken = (
+            self._place.is_file() and self._place.stat().st_size > 0
+        )  # another file is in its place
         held = _text_from(self._file, self._first if taken else 0)
         heads, lines = _lines(environments, records)
         if not held and not lines:
@@ -207,13 +212,13 @@ class RecordLog:
     def _open(self) -> None:
         """Open the file of that name; a new file gets what would be lost with the one before."""
         before = self._file
-        if before >= 0 and is_at(before, self.path):
+        if before >= 0 and is_at(before, self._place):
             return
         overwrite = self._overwrite and before < 0
-        require_replaceable(self.path, FileKind.RECORDS, overwrite=overwrite)
-        if overwrite and not takes_records(self.path):
-            self.path.unlink()
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        require_replaceable(self._place, FileKind.RECORDS, overwrite=overwrite)
+        if overwrite and not takes_records(self._place):
+            self._place.unlink()
+        file = os.open(self._place, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             self._first = self._first if before < 0 else self._carried_over(before, file)
         except BaseException:

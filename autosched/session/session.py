@@ -21,7 +21,13 @@ from autosched.measure.measurer import Measurer
 from autosched.measure.record_log import RecordLog, RecordsError
 from autosched.measure.run_options import RunOptions
 from autosched.measure.standing import best_of
-from autosched.output_file import FileKind, require_apart, require_replaceable, takes_records
+from autosched.output_file import (
+    FileKind,
+    from_here,
+    require_apart,
+    require_replaceable,
+    takes_records,
+)
 from autosched.process.interrupt import interrupts_held, interrupts_taken
 from autosched.search.allocation import AllocationOptions
 from autosched.search.featurize import Helper
@@ -136,6 +142,8 @@ class Session:
             self._try_objective()
         self._records = records
         self._model = model or ModelOptions()
+        saved = self._model.save
+        self._places = records and from_here(records), saved and from_here(saved)
         self._measure = measure or MeasureOptions()
         self._messages = messages or Messages()
         self._overwrite = overwrite
@@ -405,6 +413,7 @@ class Session:
         cluster = self.measurer.cluster
         log = RunLog(
             self._records,
+            place=self._places[0],
             overwrite=self._overwrite,
             beside=self.measurer.environment(),
             seen=self._seen,
@@ -449,7 +458,7 @@ class Session:
         with interrupts_held():
             written = save_model(
                 self.learner,
-                self._model,
+                replace(self._model, save=self._places[1]),
                 self.jobs[0].options.features,
                 overwrite=self._overwrite,
             )

@@ -58,6 +58,23 @@ def test_one_task(quick: Callable[..., Tuned], task: Task, tmp_path: Path) -> No
     assert again.best.seconds == min(result.best.seconds, *(r.result.cost for r in again.records))
 
 
+def test_files_stay_where_they_are_when_the_current_folder_changes(
+    learning: Callable[..., Tuned], task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def observer(progress: Progress, records: Sequence[Record]) -> None:
+        if records:
+            monkeypatch.chdir(other)
+
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(tmp_path)
+    result = learning(task, records="mm.jsonl", save_model="m.json", observer=observer)
+    assert Path.cwd() == other and not list(other.iterdir())
+    assert len(read_log(tmp_path / "mm.jsonl").records) == 8
+    assert len(result.records) == 8
+    assert (tmp_path / "m.json").is_file()
+
+
 def test_several_tasks_share_the_trials_and_the_record_file(
     quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
 ) -> None:
