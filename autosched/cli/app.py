@@ -189,5 +189,13 @@ def run() -> None:
             "(ulimit -v, docker --memory), or end other programs"
         )
         sys.exit(2)
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        warn(
+            f"error: {error}; see what limits processes and memory (ulimit -a, docker "
+            "--pids-limit), or end other programs"
+        )
+        sys.exit(2)
     finally:
         interrupts_end()

@@ -184,10 +184,11 @@ def test_wrong_usage_that_cannot_be_told_is_status_2(
     [
         (MemoryError(), "error: not enough memory; see what limits it (ulimit -v, docker"),
         (MemoryError("of 3 GiB"), "error: not enough memory: of 3 GiB; see what limits it"),
+        (RuntimeError("can't start new thread"), "error: can't start new thread; see what limits"),
     ],
 )
-def test_memory_that_runs_out_is_no_traceback(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: MemoryError, says: str
+def test_memory_or_threads_that_run_out_are_no_traceback(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: Exception, says: str
 ) -> None:
     monkeypatch.setattr(schema, "run", Mock(side_effect=error))
     done = cli("schema")
