@@ -130,6 +130,15 @@ def in_a_mode(linear: Any, x: Tensor) -> Tensor:
         return linear(x) * 2
 
 
+def test_weights_that_were_made_in_inference_mode() -> None:
+    with torch.inference_mode():
+        model = filled(nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2), nn.ReLU()))
+    (x,) = drawn((3, 4))
+    fast = agree(model, x)
+    assert [r.kind for r in fast.report.replaced] == ["linear+batch_norm+relu"]
+    assert not any(buffer.is_inference() for buffer in fast.buffers())
+
+
 def test_arguments_by_name() -> None:
     model = filled(Named())
     x, mask, y, z = drawn((5, 3), (5, 4), (5, 4), (5, 4))

@@ -71,14 +71,7 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
     given = tuple(map(apart, inputs))
     by_name = {name: apart(value) for name, value in named.items()}
     try:
-        try:
-            with torch.no_grad():
-                program = _program(model, given, by_name)
-        except ConfigError:
-            raise
-        except Exception:  # one that turns gradients on inside
-            with torch.enable_grad():
-                program = _program(model, given, by_name)
+        program = _in_its_mode(model, given, by_name)
     except ConfigError:
         raise
     except Exception as error:  # of PyTorch's many kinds
@@ -101,6 +94,25 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
     return_own(module.graph)
     settle_strides(module.graph)
     return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
+
+
+def _in_its_mode(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The program without gradients, or with them where the model turns them on inside.
+
+    Weights that were made in inference mode are traced in that mode: no other takes them.
+    """
+    given = (v for v in (*inputs, *named.values()) if isinstance(v, torch.Tensor))
+    if any(t.is_inference() for t in (*model.parameters(), *model.buffers(), *given)):
+        with torch.inference_mode():
+            return _program(model, inputs, named)
+    try:
+        with torch.no_grad():
+            return _program(model, inputs, named)
+    except ConfigError:
+        raise
+    except Exception:
+        with torch.enable_grad():
+            return _program(model, inputs, named)
 
 
 def _program(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
