@@ -77,6 +77,7 @@ OTHERS: list[Callable[[Tensor, Tensor], Any]] = [
     lambda x, y: x[:1] * torch.rsqrt(square(x) + 1e-3),
     lambda x, y: (lambda r: r * r)(torch.rsqrt(square(x) + 1e-3)),
     lambda x, y: x * torch.rsqrt(square(x) + y[:, :1].square()),
+    lambda x, y: [part.mean(-1, keepdim=True) + 1 for part in x.chunk(2, -1)],
 ]
 
 

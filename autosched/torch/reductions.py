@@ -124,14 +124,13 @@ def root_mean_square(
 
 def _squared(node: Any) -> Any | None:
     """What the node is the square of: `x ** 2`, `x.square()`, `x * x`; None for others."""
-    given = arguments_of(node) if node.op == "call_function" and node.all_input_nodes else {}
-    if node.target is _aten.pow.Tensor_Scalar and given["exponent"] == 2:
-        return given["self"]
+    if node.target is _aten.pow.Tensor_Scalar:
+        given = arguments_of(node)
+        return given["self"] if given["exponent"] == 2 else None
     if node.target is _aten.square.default:
-        return given["self"]
-    return (
-        given["self"] if node.target is _aten.mul.Tensor and node.args[0] is node.args[1] else None
-    )
+        return node.args[0]
+    twice = node.target is _aten.mul.Tensor and node.args[0] is node.args[1]
+    return node.args[0] if twice else None
 
 
 def _added_number(node: Any, before: Any) -> float | None:
