@@ -276,6 +276,34 @@ def test_copies_and_pickles(monkeypatch: pytest.MonkeyPatch) -> None:
         pickle.loads(stored)
 
 
+def noisy(linear: Any, x: Tensor) -> Tensor:
+    return linear(x) + torch.rand(4)
+
+
+def branching(linear: Any, x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)) + linear(x)
+
+
+def test_what_reads_no_argument_is_computed_at_each_call_of_a_copy() -> None:
+    """State that the model keeps, random numbers, and branches that are graphs themselves."""
+    x, y = drawn((2, 3), (2, 3), seed=1)
+    others = (noisy, nn.Linear(3, 4)), (branching, nn.Linear(3, 3))
+    models: dict[Any, Any] = {each: filled(Calls(each, part)) for each, part in others}
+    models[Counting] = Counting().eval()
+    for function, model in models.items():
+        found = autosched.torch.tasks_of(model, x, layout_rewrite="none")
+        fast = autosched.torch.with_kernels(model, untuned(found.tasks), x)
+        for copied in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+            assert [*copied.state_dict()] == [*fast.state_dict()]
+            calls = []
+            for each in (copied, copy.deepcopy(fast)):
+                torch.manual_seed(0)
+                calls.append([each(given) for given in (x, x, y, -x)])
+            for result, wanted in zip(*calls, strict=True):
+                assert torch.equal(result, wanted)
+            assert torch.equal(calls[0][0], calls[0][1]) == (function is branching)
+
+
 def names_in_order(fast: Any) -> list[str]:
     """The operations of the graph in their order, operators without their marks."""
     calls = (node for node in fast.graph_module.graph.nodes if node.op == "call_function")

@@ -19,6 +19,7 @@ from autosched.torch.model_graph import (
 )
 from autosched.torch.operands import permutation_of
 from autosched.torch.registry import operator_of, prepare
+from autosched.torch.stored_graph import StoredGraph, storable
 
 _reshape = torch.ops.aten.reshape.default
 _permute = torch.ops.aten.permute.default
@@ -99,7 +100,6 @@ class Replacement:
         """
         graph = self._module.graph
         graph.set_codegen(fx.graph.CodeGen())
-        graph._tracer_cls = None  # torch.export's own cannot be made anew, as pickle does
         graph.eliminate_dead_code(self._is_needed)
         graph.lint()
         copies: dict[int, Any] = {}
@@ -108,7 +108,7 @@ class Replacement:
             for node in graph.nodes
             if node.op in ("get_attr", "call_module")
         }
-        return fx.GraphModule(parts, graph)
+        return StoredGraph(parts, graph)
 
     def _is_needed(self, node: Any) -> bool:
         """Whether the node stays though nothing reads it. PyTorch has attention stay, which might
@@ -148,7 +148,7 @@ class Replacement:
         """What the node reads; a tensor of the model is copied, once for all that read it."""
         found = attribute_of(self._module, node.target)
         if not isinstance(found, torch.Tensor) or node.target in self._buffers.values():
-            return found
+            return storable(found)
         stored = self._buffers.get((id(found), (), tuple(found.shape)))
         if stored is not None:
             return attribute_of(self._module, stored)
