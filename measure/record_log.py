@@ -196,9 +196,8 @@ class RecordLog:
         """
         if not self._deleted():
             return ""
-        taken = (
-            self._place.is_file() and self._place.stat().st_size > 0
-        )  # another file is in its place
+        place = self._place
+        taken = place.is_file() and place.stat().st_size > 0  # another file is in its place
         held = _text_from(self._file, self._first if taken else 0)
         heads, lines = _lines(environments, records)
         if not held and not lines:

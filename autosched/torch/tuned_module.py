@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_unflatten
+from torch.utils._pytree import tree_structure, tree_unflatten
 
 from autosched.errors import ConfigError
 from autosched.torch.call_arguments import parameters_of
@@ -109,13 +109,18 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
         return str(self.report).partition("\n")[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What pickle stores; the operators come first, since the graph needs them."""
+        """What pickle stores; the operators come first, since the graph needs them.
+
+        How results are nested is stored as numbers nested so: PyTorch warns of copies of its type.
+        """
         names = tuple(dict.fromkeys(r.operator for r in self.report.replaced))
-        return {"_operators": _Operators(names), **self.__dict__, "_direct": None}
+        nested = tree_unflatten(range(self._results.num_leaves), self._results)
+        own = {**self.__dict__, "_results": nested, "_direct": None}
+        return {"_operators": _Operators(names), **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         del state["_operators"]
-        super().__setstate__(state)
+        super().__setstate__({**state, "_results": tree_structure(state["_results"])})
         self._direct = Direct(self.graph_module)
 
     def _tell_of_others(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
