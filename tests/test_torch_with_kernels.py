@@ -24,6 +24,7 @@ from kit.records import write, written_here
 
 torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
 from torch._dynamo import config, convert_frame  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
 
 import autosched.torch  # noqa: E402
 from autosched.torch.recorded import best_by_computation  # noqa: E402
@@ -123,6 +124,25 @@ def test_an_argument_that_requires_a_gradient_gets_none() -> None:
         torch.testing.assert_close(fast(x), result)
     torch.testing.assert_close(result, model(x).detach())
     assert not result.requires_grad
+
+
+def test_an_argument_that_has_a_tangent_gets_none() -> None:
+    model, (x,) = filled(nn.Linear(4, 2)), drawn((3, 4))
+    fast = agree(model, x)
+    other = copy.deepcopy(fast)
+    with pytest.warns(UserWarning, match="has a tangent .* differentiate the model as it was"):
+        _, tangent = torch.func.jvp(fast, (x,), (x,))
+    assert not tangent.any()
+    with forward_ad.dual_level():
+        other(x)
+        with pytest.warns(UserWarning, match="has a tangent"), torch.no_grad():
+            other(forward_ad.make_dual(x, x))
+
+
+def test_errors_of_tracing_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ConfigError, match=r"cannot trace it: .*\[2, 5\]"):
+        autosched.torch.tasks_of(nn.Linear(4, 4).eval(), torch.ones(2, 5))
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
 def in_a_mode(linear: Any, x: Tensor) -> Tensor:
@@ -367,9 +387,18 @@ def test_constants_are_worked_out_once() -> None:
     assert names_in(agree(model, x)) == set()
 
 
-def test_normalised_weights_are_worked_out_once() -> None:
-    model = filled(nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))))
-    assert not names_in(agree(model, *drawn((2, 3))))
+@pytest.mark.parametrize("normalised", ["weight_norm", "spectral_norm"])
+def test_normalised_weights_are_worked_out_once(normalised: str) -> None:
+    linear = getattr(nn.utils.parametrizations, normalised)(nn.Linear(3, 4))
+    assert not names_in(agree(filled(nn.Sequential(linear)), *drawn((2, 3))))
+
+
+def test_angles_are_worked_out_once() -> None:
+    def function(linear: Any, x: Tensor) -> Tensor:
+        angles = torch.outer(torch.arange(5.0), torch.rsqrt(linear.bias))
+        return linear(x) * torch.cos(angles)
+
+    assert not names_in(agree(filled(Calls(function, nn.Linear(4, 3))), *drawn((5, 4))))
 
 
 PACKED = steps_from_json([["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]])

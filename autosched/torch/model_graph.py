@@ -8,6 +8,7 @@ without operations in place.
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,7 +118,7 @@ def _in_its_mode(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> 
 
 def _program(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The model as `torch.export` traces it."""
-    with _alone(), _unchanged(model), warnings.catch_warnings():
+    with _alone(), _unchanged(model), _without_logs(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own types
         warnings.filterwarnings("ignore", _LAYERS_OWN, UserWarning)
         program = torch.export.export(model, inputs, named)
@@ -143,6 +144,26 @@ def _alone() -> Iterator[None]:
     dynamo: Any = torch._dynamo  # imported here, which takes a second
     with dynamo.convert_frame.compile_lock, dynamo.config.patch(error_on_nested_fx_trace=False):
         yield
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """PyTorch's log has no pages of an error that is raised anyway."""
+    logs = [logging.getLogger(f"torch.{name}") for name in _LOGS]
+    for log in logs:
+        log.addFilter(_no_problem)
+    try:
+        yield
+    finally:
+        for log in logs:
+            log.removeFilter(_no_problem)
+
+
+_LOGS = "_subclasses.fake_tensor", "fx.experimental.symbolic_shapes"
+
+
+def _no_problem(logged: logging.LogRecord) -> bool:
+    return logged.levelno < logging.WARNING
 
 
 @contextmanager
@@ -371,6 +392,29 @@ _PURE = {
     _aten.alias.default,
     _aten.index.Tensor,
     _aten._weight_norm.default,
+    _aten.mv.default,
+    _aten.dot.default,
+    _aten.vdot.default,
+    _aten.outer.default,
+    _aten.mm.default,
+    _aten.bmm.default,
+    _aten.matmul.default,
+    _aten.stack.default,
+    _aten.sqrt.default,
+    _aten.rsqrt.default,
+    _aten.log.default,
+    _aten.abs.default,
+    _aten.tanh.default,
+    _aten.sigmoid.default,
+    _aten.softplus.default,
+    _aten.relu.default,
+    _aten.clamp.default,
+    _aten.rsub.Scalar,
+    _aten.linalg_vector_norm.default,
+    _aten.sum.default,
+    _aten.sum.dim_IntList,
+    _aten.mean.default,
+    _aten.mean.dim,
 }
 """What constants are computed with: nothing random, nothing that depends on more than inputs.
 

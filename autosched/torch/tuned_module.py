@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils._pytree import tree_structure, tree_unflatten
 
 from autosched.errors import ConfigError
@@ -65,8 +66,11 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
         if values is None or tuple(map(_kind, values)) != self._examples:
             self._tell_of_others(inputs, named)
             return self._model[0](*inputs, **named)
-        if gradients and any(v.requires_grad for v in values if isinstance(v, torch.Tensor)):
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        if gradients and any(tensor.requires_grad for tensor in tensors):
             self._tell_of_gradients()
+        if forward_ad._current_level >= 0 and any(map(_has_tangent, tensors)):
+            self._tell_of_tangents()
         stored = map(_stored, values, self._strides)
         if not torch.is_autocast_enabled("cpu"):
             return tree_unflatten(self._direct(*stored), self._results)
@@ -138,6 +142,13 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
             "result has none; call it under torch.no_grad(), or the model as it was for a gradient",
         )
 
+    def _tell_of_tangents(self) -> None:
+        self._tell(
+            "tangents",
+            "an argument has a tangent (forward-mode differentiation), and a model with kernels "
+            "computes without: its result has none; differentiate the model as it was",
+        )
+
     def _tell(self, kind: str, text: str) -> None:
         """Warn of it, once for each kind."""
         if kind in self._told or torch.compiler.is_compiling():
@@ -173,6 +184,10 @@ def _kind(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return tuple(value.shape), value.dtype, value.device.type, value.layout
     return type(value), value
+
+
+def _has_tangent(tensor: Any) -> bool:
+    return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def _how_stored(tensor: Any) -> str:
