@@ -317,11 +317,19 @@ class ExprParser(Cursor):
 
     def _ramp(self, name: Token) -> Expr:
         base, stride, lanes = self._args(name, 3)
+        self._require_scalars(name, base, stride)
         return Ramp(base, stride, self._lanes(name, lanes))
 
     def _broadcast(self, name: Token) -> Expr:
         value, lanes = self._args(name, 2)
+        self._require_scalars(name, value)
         return Broadcast(value, self._lanes(name, lanes))
+
+    def _require_scalars(self, name: Token, *values: Expr) -> None:
+        for value in values:
+            if value.dtype.lanes > 1:
+                problem = f"takes scalars, found {value!r} of type {value.dtype}"
+                raise self.error(f"`{name.text}` {problem}", name)
 
     def _lanes(self, name: Token, lanes: Expr) -> int:
         if not isinstance(lanes, IntImm):

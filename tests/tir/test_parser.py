@@ -301,6 +301,8 @@ ERRORS = {
     "A[0] = float32(n / 2)": (22, "`/` is for floats: write // or truncdiv"),
     "A[0] = expp(1.0)": (12, "unknown intrinsic `expp`; did you mean exp, "),
     "A[0] = Select(n < 2, 1.0)": (12, "`Select` takes 3 arguments, found 2"),
+    "A[ramp(ramp(0, 1, 2), 1, 2)] = A[0]": (7, "`ramp` takes scalars, found ramp(0, 1, 2)"),
+    "A[0] = broadcast(broadcast(1.0, 2), 2)": (12, "`broadcast` takes scalars, found"),
     "A[0] = 1.0 2": (16, "expected the end of the line, found `2`"),
     "A[0] = $": (12, "expected TIR, found `$`"),
     "A[0 = 1.0": (9, "expected `]` or `,` after an item, found `=`"),

@@ -108,7 +108,8 @@ class InjectDoubleBuffer(FunctionPass):
         if not marked:
             return func
         split = self.split_loop or ctx.setting(_CONFIG)["split_loop"]
-        return func.with_body(_DoubleBuffer(marked, split).stmt(func.body))
+        shared = set() if func.noalias else {buffer.data for buffer in func.buffers}
+        return func.with_body(_DoubleBuffer(marked, split, shared).stmt(func.body))
 
 
 @dataclass(slots=True, eq=False)
@@ -131,8 +132,9 @@ class _Loop:
 
 
 class _DoubleBuffer:
-    def __init__(self, marked: set[Var], split: int) -> None:
+    def __init__(self, marked: set[Var], split: int, shared: set[Var]) -> None:
         self._marked = marked
+        self._shared = shared  # arguments that may be one array
         self._split = split
         self._loops: list[_Loop] = []
         self._filled_in: dict[Var, _Loop] = {}
@@ -221,6 +223,7 @@ class _DoubleBuffer:
     def _check_can_run_ahead(self, fill: Stmt, entry: _Loop) -> None:
         """Raise ScheduleError if `fill` reads values that its own iteration computes."""
         made = _made(entry.loop.body) - _made(fill)
+        made |= set() if made.isdisjoint(self._shared) else self._shared
         for e in unique_exprs(fill):
             if isinstance(e, BufferLoad) and e.buffer.data in made:
                 if self._filled_in.get(e.buffer.data) is entry:

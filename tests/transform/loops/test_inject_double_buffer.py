@@ -73,6 +73,14 @@ def test_from_a_schedule() -> None:
     np.testing.assert_array_equal(z, x[:, ::-1] * np.float32(2) + np.float32(1))
 
 
+def test_fills_from_an_argument_that_may_be_another_one(make_func: MakeFunc) -> None:
+    """The loop writes B; without tir.noalias, the A of the next iteration may be that memory."""
+    func = make_func(loop(i, 5, allocate(L, fill(L, copy(A)), use(L[k]))), A, B)
+    assert InjectDoubleBuffer()(func) is not func
+    with pytest.raises(ScheduleError, match="but from A, which the loop computes itself"):
+        InjectDoubleBuffer()(func.with_attrs(**{"tir.noalias": False}))
+
+
 def test_fills_from_what_the_iteration_computes(
     make_func: MakeFunc, same_result: SameResult
 ) -> None:
