@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -266,6 +267,8 @@ def _load() -> dict[str, Any]:
             f"{_FILE} does not describe the library: {type(error).__name__}: {error}; {again}"
         ) from error
     try:
+        if _is_cut_short(file):
+            raise ImportError(f"{file} is cut short; {again}")
         library = ctypes.CDLL(str(file))
         return _functions_of(library, file, about)
     except OSError as error:
@@ -276,6 +279,20 @@ def _load() -> dict[str, Any]:
         raise ImportError(
             f"{file} is not the library of {_FILE.name}: {type(error).__name__}: {error}; {again}"
         ) from error
+
+
+def _is_cut_short(file: Path) -> bool:
+    """Whether the end of an ELF file is missing, where its table of sections is.
+
+    The system's loader would end the process.
+    """
+    with file.open("rb") as opened:
+        head = opened.read(64)
+    if len(head) < 64 or not head.startswith(b"\x7fELF\x02\x01"):
+        return False  # no such file: the loader says so
+    table, size, number = struct.unpack_from("<40xQ10xHH", head)
+    end: int = table + size * number
+    return file.stat().st_size < end
 
 
 def _functions_of(library: ctypes.CDLL, file: Path, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -351,6 +351,18 @@ def test_a_file_system_that_runs_nothing_is_named(
 
 
 @needs_linker
+@pytest.mark.parametrize("left", [100, 5000, -1])
+def test_a_library_that_is_cut_short_ends_no_process(
+    folder: Path, tmp_path: Path, left: int
+) -> None:
+    shutil.copytree(folder, tmp_path / "out")
+    library = tmp_path / "out" / "libkernels.so"
+    library.write_bytes(library.read_bytes()[:left])
+    with pytest.raises(ImportError, match=r"libkernels\.so is cut short; export it again"):
+        module(tmp_path / "out" / "kernels.py")
+
+
+@needs_linker
 def test_a_cpu_that_lacks_something_is_refused(tmp_path: Path) -> None:
     features = matmul(8).target.features + ",+xop,+tbm"
     export([record(matmul(8, features=features))], tmp_path / "out")
