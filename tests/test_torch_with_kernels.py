@@ -519,11 +519,21 @@ def test_records_that_do_not_serve(tmp_path: Path) -> None:
         autosched.torch.with_kernels(double, other, x.double())
 
 
-def test_equal_kernels_are_one_operator_and_one_line() -> None:
-    block = filled(nn.Sequential(*(nn.Linear(4, 4) for _ in range(3))))
-    report = agree(block, *drawn((2, 4))).report
+def test_equal_kernels_are_one_operator_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[TunedKernel] = []
+
+    def noted(tuned: TunedKernel) -> Any:
+        built.append(tuned)
+        return build(tuned)
+
+    build = TunedKernel.build
+    monkeypatch.setattr(TunedKernel, "build", noted)
+    block = filled(nn.Sequential(*(nn.Linear(29, 29) for _ in range(3))))
+    report = agree(block, *drawn((2, 29))).report
     assert len({r.operator for r in report.replaced}) == 1
     assert str(report).startswith("3 calls of 1 kernel, 0 operations left to PyTorch\n  3x  linear")
+    agree(copy.deepcopy(block), *drawn((2, 29)))
+    assert len(built) == 1
 
 
 def test_it_stays_in_inference_and_as_it_was_tuned() -> None:

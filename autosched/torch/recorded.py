@@ -13,7 +13,7 @@ from autosched.session.tuned import TunedKernel
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
 from autosched.torch.matches import LeftOut, Match
-from autosched.torch.registry import Source, add, best_of_each, kernel_of, refuse_cuda
+from autosched.torch.registry import Source, add, best_of_each, is_there, kernel_of, refuse_cuda
 from autosched.torch.replacement import Replacement
 from autosched.torch.tables import inputs_text, left_out_lines, table
 from autosched.words import count
@@ -137,4 +137,6 @@ def _operator(kind: str, tuned: TunedKernel) -> str:
     identity = json.dumps([tuned.task.to_json(), steps_to_json(tuned.steps)], sort_keys=True)
     mark = hashlib.sha256(identity.encode()).hexdigest()[:8]
     name = f"{kind.replace('+', '_')}_{mark}"
+    if is_there(name, tuned.task):
+        return name
     return add(name, tuned.task, kernel_of(tuned), copy=True)

@@ -88,6 +88,11 @@ def registered() -> dict[str, list[str]]:
     return {name: operator.signatures for name, (_, operator) in _operators.items()}
 
 
+def is_there(name: str, task: Task) -> bool:
+    """Whether the operator `name` is registered, and computes what the task does."""
+    return name in _operators and _operators[name][0] == _computation(task)
+
+
 def operator_of(name: str) -> Any:
     """The operator for PyTorch's graphs."""
     return getattr(getattr(torch.ops, NAMESPACE), name).default
