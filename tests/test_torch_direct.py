@@ -117,6 +117,22 @@ def test_an_input_that_kernels_read_in_several_shapes(made: list[int]) -> None:
     assert made
 
 
+def test_channels_last_is_no_end_of_a_sequence(made: list[int]) -> None:
+    """A result is permuted for one reader, and permuted back for others."""
+    model = small_cnn().to(memory_format=torch.channels_last)
+    (x,) = drawn((2, 3, 8, 8))
+    agree(model, x.to(memory_format=torch.channels_last))
+    assert made == [8]
+
+
+def test_a_part_of_a_result_is_no_argument_of_the_same_call(made: list[int]) -> None:
+    model = filled(
+        Calls(lambda a, b, x: b(a(x)[1:3].softmax(-1)), nn.Linear(6, 8), nn.Linear(8, 8))
+    )
+    agree(model, *drawn((4, 6)))
+    assert sum(made) == 3
+
+
 @pytest.mark.parametrize("kind", ["new", "in place"])
 def test_buffers_are_written_in_order(kind: str) -> None:
     model, inputs = filled(Cell(kind)), [drawn((2, 4), seed=k)[0] for k in range(4)]

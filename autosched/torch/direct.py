@@ -63,19 +63,20 @@ class _Recorder(fx.Interpreter):  # type: ignore[misc]  # of Any, where PyTorch 
 
     def __init__(self, graph: Any) -> None:
         super().__init__(graph)
-        self.recorded = Recorded({}, {}, {})
+        self.recorded = Recorded()
+        self._spans: dict[Any, tuple[Any, ...]] = {}  # of compact tensors
 
     def run_node(self, n: Any) -> Any:
         """Run the node and take note of it."""
         found = super().run_node(n)
         if _is_compact(found):
             self.recorded.shapes[n] = tuple(found.shape)
+            self._spans[n] = found.data_ptr(), found.numel(), found.dtype
         if isinstance(n.target, torch._ops.OpOverload):
-            args, _ = self.fetch_args_kwargs_from_env(n)
             if n.target.namespace == NAMESPACE:
-                self._note_kernel(n, args)
+                self._note_kernel(n, self.fetch_args_kwargs_from_env(n)[0])
             elif len(n.all_input_nodes) == 1 and not writes(n):
-                self._note_view(n, args[0], found)
+                self._note_view(n, found)
         return found
 
     def _note_kernel(self, n: Any, inputs: Sequence[Any]) -> None:
@@ -84,10 +85,25 @@ class _Recorder(fx.Interpreter):  # type: ignore[misc]  # of Any, where PyTorch 
             if can_be_step(kernel):
                 self.recorded.kernels[n] = Called(kernel, output)
 
-    def _note_view(self, n: Any, before: Any, found: Any) -> None:
-        if _is_compact(before) and _is_compact(found) and before.dtype == found.dtype:
-            if before.data_ptr() == found.data_ptr() and before.numel() == found.numel():
-                self.recorded.views[n] = n.all_input_nodes[0]
+    def _note_view(self, n: Any, found: Any) -> None:
+        (source,) = n.all_input_nodes
+        if not _share_memory(self.env[source], found):
+            return
+        views = self.recorded.views
+        views[n] = source
+        while source is not None:
+            if n in self._spans and self._spans.get(source) == self._spans[n]:
+                self.recorded.wholes[n] = source
+            source = views.get(source)
+
+
+def _share_memory(one: Any, other: Any) -> bool:
+    """Whether both are tensors in the same memory."""
+    if type(one) is not torch.Tensor or type(other) is not torch.Tensor:
+        return False
+    if one.layout != torch.strided or other.layout != torch.strided:
+        return False
+    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() != 0)
 
 
 def _is_compact(value: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -33,20 +33,19 @@ class Called(NamedTuple):
 class Recorded:
     """What a call has shown of a graph's nodes.
 
-    `kernels` are the nodes that call kernels on compact tensors; `views` the nodes with the
-    elements of another in the same memory and order, and that other; `shapes` those of all nodes
-    that are compact tensors.
+    `kernels` are the nodes that call kernels on compact tensors; `shapes` those of all nodes that
+    are compact tensors; `views` the nodes that are views of others, and these; `wholes`, of the
+    nodes that have all elements of another in its order, both compact, the first such other.
     """
 
-    kernels: dict[Node, Called]
-    views: dict[Node, Node]
-    shapes: dict[Node, tuple[int, ...]]
+    kernels: dict[Node, Called] = field(default_factory=dict)
+    shapes: dict[Node, tuple[int, ...]] = field(default_factory=dict)
+    views: dict[Node, Node] = field(default_factory=dict)
+    wholes: dict[Node, Node] = field(default_factory=dict)
 
     def whole(self, node: Node) -> Node:
-        """What the node is a view of; the node itself if it is none."""
-        while node in self.views:
-            node = self.views[node]
-        return node
+        """What a kernel may read instead of the node."""
+        return self.wholes.get(node, node)
 
 
 def writes(node: Node) -> bool:
@@ -79,7 +78,7 @@ class _Copy:
         for node in self._graph.graph.nodes:
             reads_waiting = any(each in self._waiting for each in node.all_input_nodes)
             if node in kernels:
-                if not self._joins(kernels[node].kernel):
+                if not self._joins(node):
                     self._run_waiting()
                 self._waiting[node] = None
             elif reads_waiting and node in views:
@@ -94,10 +93,15 @@ class _Copy:
     def _copy(self, node: Node) -> None:
         self._copies[node] = self._new.node_copy(node, self._copies.__getitem__)
 
-    def _joins(self, kernel: CpuKernel) -> bool:
-        """Whether all that wait have as many threads as the kernel, or one."""
-        waiting = [self._recorded.kernels[n].kernel.threads for n in self._steps]
-        return kernel.threads == 1 or all(threads in (1, kernel.threads) for threads in waiting)
+    def _joins(self, node: Node) -> bool:
+        """Whether the kernel reads whole results of those that wait, if any, and all of these have
+        as many threads as it, or one."""
+        kernels = self._recorded.kernels
+        read = map(self._recorded.whole, node.args)
+        if any(each in self._waiting and each not in kernels for each in read):
+            return False
+        threads = {kernels[each].kernel.threads for each in (*self._steps, node)}
+        return len(threads - {1}) <= 1
 
     @property
     def _steps(self) -> list[Node]:
