@@ -149,7 +149,9 @@ def _allocate_const(w: Writer, stmt: AllocateConst) -> None:
     constants = [w.text(const(v, dtype)) for v in stmt.data.reshape(-1).tolist()]
     name = w.names.new(stmt.buffer_var.name)
     w.pointers[stmt.buffer_var] = (name, dtype)
-    head = f"static const {memory_type(dtype)} {name}[{len(constants)}]"
+    w.read_only.add(stmt.buffer_var)
+    aligned = f"__align__({WIDEST}) " if stmt.buffer_var in w.vector_pointers else ""
+    head = f"static const {aligned}{memory_type(dtype)} {name}[{len(constants)}]"
     w.line(f"{head} = {{{', '.join(constants)}}};", f"constant {stmt.buffer_var.name}")
     statement(w, stmt.body)
 

@@ -67,6 +67,18 @@ STATEMENTS = {
     "registers": ('L = allocate((8,), float32, "local")\nB[0] = x', "float L[8];"),
     "a let": ("t: float32 = A[0]\nB[1] = t", "const float t = A[0];"),
     "a vector": ("B[0:4] = A[4:8]", None),
+    "constants": (
+        "T = constant((2,), int32, [3, 4])\nB[0] = float32(T[n])",
+        "static const int T[2] = {3, 4};",
+    ),
+    "constants read as vectors": (
+        "T = constant((4,), float32, [1.0, 2.0, 3.0, 4.0])\nB[0:4] = T[0:4]",
+        "static const __align__(16) float T[4] = {1.0f, 2.0f, 3.0f, 4.0f};",
+    ),
+    "constants read as another type": (
+        "T = constant((2,), float32, [1.0, 2.0])\nV = view(T, (2,), int32)\nB[0] = float32(V[n])",
+        "B[0] = (float)reinterpret_cast<const int*>(T)[n];",
+    ),
     "an axis of one": ("launch(threadIdx.x, 1)\nB[threadIdx.x] = x", "B[0] = x;"),
 }
 
