@@ -116,6 +116,8 @@ def _copy(s: BufferStore) -> Stmt | None:
             return None  # the instruction requires addresses that are multiples of its size
     to = to if s.buffer.elem_offset is None else add(to, s.buffer.elem_offset)
     at = at if load.buffer.elem_offset is None else add(at, load.buffer.elem_offset)
+    if load.buffer.data.element not in (None, dtype):
+        return None  # offsets count elements of the memory, not of a view
     memory = s.buffer.data
     if memory.element is not None and memory.element is not dtype:
         if memory.element is not DType("uint8"):

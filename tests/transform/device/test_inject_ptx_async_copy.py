@@ -126,6 +126,12 @@ KEPT: dict[str, tuple[str, str]] = {
         "S[ramp(threadIdx.x * 8, 2, 4)] = A[ramp(threadIdx.x * 4, 1, 4)]",
     ),
     "to a view of every second element": ("float32", "E[threadIdx.x] = A[threadIdx.x]"),
+    "from a view of another type": (
+        "int32",
+        "V = view(A, (1024,), int16)\n"
+        'T = allocate((64,), int16, "shared")\n'
+        "T[ramp(threadIdx.x * 2, 1, 2)] = V[ramp(threadIdx.x * 2, 1, 2)]",
+    ),
     "masked": (
         "float32",
         "store(S[0:4], A[0:4], predicate=ramp(threadIdx.x, 1, 4) < broadcast(n, 4))",
