@@ -37,7 +37,7 @@ template <int N> __device__ __forceinline__ void cp_async(void* to, const void* 
 #endif
 }
 template <int N, class T> __device__ __forceinline__ void cp_async_if(
-    void* to, const T* from, int at, bool taken) {
+    void* to, const T* from, long long at, bool taken) {
   cp_async<N>(to, taken ? from + at : from, taken);
 }"""
 

@@ -244,6 +244,15 @@ def test_the_whole_prelude_compiles(arch: str, nvrtc: Nvrtc) -> None:
     assert nvrtc.compile(source, arch).cubin.startswith(b"\x7fELF")
 
 
+def test_the_offset_of_a_guarded_copy_has_64_bits(nvrtc: Nvrtc) -> None:
+    text = """
+    S = allocate((32,), float32, "shared")
+    ptx_cp_async(S, 0, A, int64(n) * int64(4294967296), 4, n < 5, dtype=float32)
+    """
+    ptx = nvrtc.ptx(emit_cuda([kernel(text)]).text, "sm_80")
+    assert "shl.b64" in ptx, "the product is not cut off to 32 bits, which would be 0"
+
+
 KINDS = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2")
 FLOATS = [0.0, -0.0, 1.0, 0.5, 1 / 3, 3.4028234663852886e38, 1e-45, 2.0**-126, 1e20, -7.25, 0.1]
 
