@@ -84,6 +84,18 @@ def test_what_pytorch_computes_stands_between_two_calls(made: list[int]) -> None
     assert [r.operation for r in fast.report.left_out] == ["cumsum"]
 
 
+def test_an_operator_that_takes_tensors_by_name_only() -> None:
+    with torch.library._scoped_library("autosched_test", "DEF") as library:
+        library.define("next(*, Tensor x) -> Tensor")
+        library.impl("next", lambda *, x: x + 1, "CompositeExplicitAutograd")
+        torch.library.register_fake("autosched_test::next", lambda *, x: x + 1, lib=library)
+
+        def function(linear: Any, x: Tensor) -> Tensor:
+            return torch.ops.autosched_test.next(x=linear(x)).relu()
+
+        agree(filled(Calls(function, nn.Linear(6, 8))), *drawn((3, 6)))
+
+
 def test_what_does_not_read_a_result_stands_before_the_call(made: list[int]) -> None:
     def function(first: Any, second: Any, x: Tensor) -> Tensor:
         y = first(x)
