@@ -217,6 +217,15 @@ def test_compiled_graphs_take_the_same_way(made: list[int], one_by_one: list[int
     assert len(one_by_one) <= 1  # the first finds no threads yet
 
 
+def test_weights_that_become_parameters() -> None:
+    model, other, (x,) = two_layers(), filled(two_layers(), seed=1), drawn((3, 6))
+    fast, newer = agree(model, x), agree(other, x)
+    weights = {name: nn.Parameter(tensor) for name, tensor in newer.state_dict().items()}
+    fast.load_state_dict(weights, assign=True)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), newer(x), rtol=0, atol=0)
+
+
 class Watching(TorchFunctionMode):  # type: ignore[misc]  # of Any, where PyTorch is missing
     """Calls what it sees."""
 

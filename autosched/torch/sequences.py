@@ -135,17 +135,17 @@ class _Copy:
         self._waiting.clear()
 
 
-_Stored = tuple[dict[str, Tensor], str]
-"""Where a module keeps a tensor: the table of its buffers, and the name in it."""
+_Stored = tuple[Any, str]
+"""A module, and the name of a tensor of its: a buffer, for which a parameter may be set."""
 
 
 def _stored(module: Any, node: Node) -> _Stored | None:
-    """Where the tensor is that the node gets from the module; None for other nodes."""
+    """Where the buffer is that the node gets from the module; None for other nodes."""
     if node.op != "get_attr":
         return None
     path, _, name = node.target.rpartition(".")
-    buffers = attribute_of(module, path)._buffers if path else module._buffers
-    return (buffers, name) if name in buffers else None
+    owner = attribute_of(module, path) if path else module
+    return (owner, name) if name in owner._buffers else None
 
 
 class _Sequence:
@@ -168,12 +168,14 @@ class _Sequence:
 
     def function(self) -> Callable[..., list[Tensor]]:
         """The call, under a name that a graph can print."""
-        quick, stored = self._native(), list(self._stored.values())
+        quick = self._native()
+        stored = [(owner._buffers, name) for owner, name in self._stored.values()]
         like = [self._recorded.kernels[node].output for node in self._results]
 
         def kernels(*given: Tensor) -> list[Tensor]:
             made = [torch.empty_like(each) for each in like]
-            if quick((*given, *[buffers[name] for buffers, name in stored], *made)):
+            own = [buffers.get(name) for buffers, name in stored]  # None does not fit
+            if quick((*given, *own, *made)):
                 return self._one_by_one(given)
             return made
 
@@ -198,7 +200,7 @@ class _Sequence:
     def _one_by_one(self, given: Sequence[Tensor]) -> list[Tensor]:
         """The results from PyTorch's operators, which copy what does not fit, or say why not."""
         values: Values = dict(zip(self._given, given, strict=True))
-        values |= {node: buffers[name] for node, (buffers, name) in self._stored.items()}
+        values |= {node: getattr(owner, name) for node, (owner, name) in self._stored.items()}
         return [_value(node, values) for node in self._results]
 
 
