@@ -88,7 +88,7 @@ def checked(
     if target is not None:
         written.put(("target", "kind"), target, f"--target {target}")
     data = written.data
-    if not data.get("name"):
+    if data.get("name") in (None, ""):
         data["name"] = name
     try:
         config = Config.model_validate(_values(written))

@@ -39,8 +39,9 @@ def test_every_configuration_of_the_repository_is_valid(path: Path) -> None:
     assert config.task().dag.flop_count != 0
 
 
-def test_defaults(written: Callable[..., Path]) -> None:
-    config = load_config(written(WORKLOAD))
+@pytest.mark.parametrize("name", ["", "name:\n", "name: ''\n"])
+def test_defaults(written: Callable[..., Path], name: str) -> None:
+    config = load_config(written(WORKLOAD + name))
     assert config.name == "mine"
     assert config.records_path() == Path("mine.jsonl")
     assert (config.search.trials, config.search.batch) == (64, 16)
@@ -115,6 +116,10 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
         ),
         (WORKLOAD + "search: {time_budget_s: .nan}\n", r"time_budget_s: expected"),
         (WORKLOAD + "weight: -1.0\n", r"weight: .*greater than 0"),
+        *(
+            (WORKLOAD + f"name: {value}\n", r":2: name: expected text")
+            for value in ("0", "false", "[]", "{}", "7")
+        ),
         ("search: {}\n", r"the key 'workload' is missing, e.g. workload: {op:"),
         (WORKLOAD + "search: {seed: -1}\n", r":2: search.seed: .*equal to 0, found -1"),
         ("workload: {op: matmul, expr: x}\n", r"exactly one of op, expr, einsum, python"),
