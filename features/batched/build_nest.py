@@ -180,6 +180,7 @@ def _add_origin(
         context.parts = [made], rest
         context.cut = {var: _cut(forms, made, axes[var]) for var in ops.origin}
     context.given += origin.conditions
+    context.deeper = {var: _deeper(forms, axes[var]) for var in ops.origin if var not in ops.axes}
     if len(factored.made) > 1:
         forms.refuse(_cut_slices(factored, sizes, origin), "an axis that ends inside a slice")
 
@@ -191,6 +192,15 @@ def _cut(forms: Forms, made: Form, axis: Form) -> Flags:
         for whole in made.terms.get(slot, ()):
             most = np.minimum(whole.upper, forms.extents[slot])
             found = found | ((term.scale != 0) & (whole.scale != 0) & (term.upper < most))
+    return found
+
+
+def _deeper(forms: Forms, axis: Form) -> Flags:
+    """Where an axis has digits of a loop with other digits both below and above them."""
+    found: Flags = np.zeros(forms.count, bool)
+    for slot, term in axis.every():
+        inside = (term.lower > 1) & (term.upper < forms.extents[slot])
+        found = found | ((term.scale != 0) & inside)
     return found
 
 

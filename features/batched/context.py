@@ -18,6 +18,8 @@ from autosched.tir.expr import Expr, Var
 from autosched.tir.op import ge, lt
 from autosched.tir.walk import free_vars, substitute
 
+_DEEPER = "an axis of a sum in parts that is a digit of a digit of a loop"
+
 
 @dataclass(frozen=True, eq=False)
 class Condition:
@@ -52,7 +54,9 @@ class Context:
     terms of `axes`; `lost` says for which candidates such an axis is no form.
 
     For partial results, `cut` has the old axes that are the lower digits of a loop whose upper part
-    was factored, and where this is so; `parts` are the values of both parts of the loop.
+    was factored, and where this is so; `parts` are the values of both parts of the loop. `deeper`
+    says where an old axis is a digit that is taken of a digit of one of the stage's own loops: it
+    is written t % 12 // 3 then, beside other axes' t // 3 % 4, for which there is no rule.
     """
 
     forms: Forms
@@ -65,6 +69,7 @@ class Context:
     given: list[Condition] = field(default_factory=list)
     cut: dict[Var, Flags] = field(default_factory=dict)
     parts: tuple[Sequence[Form], Sequence[Form]] = ((), ())
+    deeper: dict[Var, Flags] = field(default_factory=dict)
     _known: dict[Var, list[Condition]] = field(default_factory=dict)
 
     def where_lost(self, e: Expr) -> Flags | None:
@@ -80,6 +85,8 @@ class Context:
         replaced = not self.texts.keys().isdisjoint(free_vars(value))
         value = substitute(value, self.texts)
         axes = {var: form for var, form in self.axes.items() if var in free_vars(value)}
+        for var in axes.keys() & self.deeper.keys():
+            self.forms.refuse(self.deeper[var], _DEEPER)
         conditions = list(self.given) if replaced else []
         for var in list(axes):
             conditions += self.conditions(var)

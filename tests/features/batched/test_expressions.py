@@ -407,11 +407,23 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
         (Case("cpu", "C[j] = sum(i, A[i, j])", {"A": (640, 5)}), _in_slices(1, 640, 48, 8)),
         (_IMAGES, [["FU", 1, [1, 2, 3]], *_in_slices(1, 640, 48, 7)]),
         (_IMAGES, [["FU", 1, [1, 2, 3]], *_in_slices(1, 640, 20, 16)]),
+        (
+            Case(
+                "cpu",
+                "T[i] = sum(k, m, A[i, 4 - k, m] if k < 1 else B[k, m, i])",
+                {"A": (6, 5, 3), "B": (5, 3, 6)},
+            ),
+            [
+                *(["FU", 2, [1, 2]], ["SP", 2, 1, 15, [1], 1], ["RF", 2, 1, 1]),
+                *(["FU", 2, [0, 1]], ["AN", 2, 0, 3], ["AN", 3, 0, 3]),
+            ],
+        ),
     ],
     ids=[
         *("a digit less another one of the same loop", "lanes that a choice takes all or none of"),
         *("a sum in parts beside others that are fused", "slices of a sum without terms"),
         *("rows that do not divide images", "slices that end inside of an image"),
+        "a condition on a digit of a digit of a loop",
     ],
 )
 def test_rare_candidates_that_go_one_by_one(case: Case, written: list[Any]) -> None:
