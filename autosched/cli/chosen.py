@@ -53,13 +53,16 @@ def chosen_of(
         reason = next((r.result.failure.message for r in records if r.result.failure), "no times")
         raise ConfigError(
             f"{path}: none of its {count(len(records), 'record')} is valid, for example: "
-            f"{last_line(reason):.300}; choose one with --index, or see `autosched failures`"
+            f"{last_line(reason):.300}; choose one with {option.rstrip(':')}, or see "
+            "`autosched failures`"
         )
     if choice == "all":
         return valid
     valid = believed(path, valid, warning)
     if not valid:
-        raise ConfigError(f"{path}: every recorded time is impossible; choose one with --index")
+        raise ConfigError(
+            f"{path}: every recorded time is impossible; choose one with {option.rstrip(':')}"
+        )
     here = {id(r) for r in valid if measured_here(r, contents.environments)}
     best: dict[str, Record] = {}
     groups: dict[str, dict[tuple[bool, int], list[Record]]] = {}

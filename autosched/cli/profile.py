@@ -6,12 +6,13 @@ from pathlib import Path
 
 from autosched.cli.chosen import chosen, on_this_machine, task_of
 from autosched.cli.console import plain, seconds_text, warn
+from autosched.cli.profile_process import Profiling, profile_of
 from autosched.driver import lower_steps
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, MeasureError
 from autosched.measure.records import Record
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.runtime.cpu import CpuKernel, aligned_copy, aligned_empty, build_artifact
-from autosched.runtime.profile import Profile, ProfiledKernel
+from autosched.runtime.cpu import build_artifact
+from autosched.runtime.profile import Profile, profiled_code
 from autosched.state.layout_rewrite import LayoutRewrite, rewrite_layout
 from autosched.task import Task
 from autosched.tir.function import PrimFunc
@@ -29,7 +30,7 @@ def run(record: str, depth: int, *, serial: bool, keys: WorkloadKeys | None = No
 
     Loops inside at most `depth` others are timed. Loops inside a parallel one are not, unless
     `serial` runs parallel loops on one thread. Raises ConfigError for a candidate that is not for a
-    CPU.
+    CPU, and MeasureError for one that fails: it runs in a process of its own.
     """
     if depth < 0:
         raise ConfigError(f"--profile-depth {depth}: expected 0 or more")
@@ -41,14 +42,15 @@ def run(record: str, depth: int, *, serial: bool, keys: WorkloadKeys | None = No
         )
     task = on_this_machine(task)
     rewritten = rewrite_layout(task.dag, found.steps, task.layout)
-    timed = ProfiledKernel(_lowered(task, rewritten, depth, serial=serial), task.target)
-    func = _lowered(task, rewritten, None, serial=serial)
-    without = CpuKernel(build_artifact(func, task.target).with_layouts(rewritten.changes))
     outputs = task.tensors[-task.num_outputs :]
-    made = [aligned_empty(shape_of(t), t.dtype.numpy) for t in outputs]
-    arrays = without.prepare(*map(aligned_copy, task.inputs()), *made)
-    profile = timed.profile(*arrays)
-    bare = without.bind(*arrays).time_ns(profile.calls) * 1e-9 / profile.calls
+    func = _lowered(task, rewritten, None, serial=serial)
+    request = Profiling(
+        profiled_code(_lowered(task, rewritten, depth, serial=serial), task.target),
+        build_artifact(func, task.target).with_layouts(rewritten.changes),
+        task.inputs(),
+        [(shape_of(t), t.dtype.numpy) for t in outputs],
+    )
+    profile, bare = _profiled(request, record, found, task.target.threads)
     plain("\n".join(_table(task, profile)))
     longer = profile.seconds / bare - 1
     plain(f"a call without this timing takes {seconds_text(bare)}")
@@ -59,6 +61,17 @@ def run(record: str, depth: int, *, serial: bool, keys: WorkloadKeys | None = No
         )
     if any("in parallel(" in part.text for part in profile.parts):
         warn("note: nothing in a parallel loop is timed; --profile-serial runs it on one thread")
+
+
+def _profiled(
+    request: Profiling, record: str, found: Record, threads: int
+) -> tuple[Profile, float]:
+    calls = 10 * threads * found.result.cost if found.result.valid else 0.0
+    try:
+        return profile_of(request, calls)
+    except MeasureError as error:
+        where = f"--profile {record}: the candidate failed when it ran: {error}"
+        raise MeasureError(where, stage=error.stage, kind=error.kind) from None
 
 
 def _record(record: str, keys: WorkloadKeys | None) -> Record:

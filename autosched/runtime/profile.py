@@ -15,6 +15,7 @@ from typing import Any
 
 from autosched.codegen.llvm_profile import clock_name, counter_name
 from autosched.errors import ConfigError
+from autosched.runtime.artifact import CpuArtifact
 from autosched.runtime.cpu import BoundKernel, CpuKernel, build_artifact
 from autosched.target import Target
 from autosched.tir.expr import Call, IntImm
@@ -63,6 +64,24 @@ class Profile:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class ProfiledCode:
+    """A compiled function and its parts; any process on this machine may load it."""
+
+    artifact: CpuArtifact
+    parts: tuple[Part, ...]
+
+
+def profiled_code(func: PrimFunc, target: Target) -> ProfiledCode:
+    """Compile a function. Raises ConfigError for one without any bracketed part."""
+    parts = parts_of(func)
+    if not parts:
+        raise ConfigError(
+            f"profile: nothing in {func.name} is timed; run InstrumentProfileIntrinsics on it"
+        )
+    return ProfiledCode(build_artifact(func, target), parts)
+
+
 class ProfiledKernel:
     """A kernel whose parts are timed. Only one thread may use it at a time.
 
@@ -70,14 +89,21 @@ class ProfiledKernel:
     """
 
     def __init__(self, func: PrimFunc, target: Target) -> None:
-        self.parts = parts_of(func)
-        if not self.parts:
-            raise ConfigError(
-                f"profile: nothing in {func.name} is timed; run InstrumentProfileIntrinsics on it"
-            )
-        names = [counter_name(func.name, part.number) for part in self.parts]
-        clock = clock_name(func.name)
-        self.kernel = CpuKernel(build_artifact(func, target), None, [*names, clock])
+        self._load(profiled_code(func, target))
+
+    @classmethod
+    def of(cls, code: ProfiledCode) -> ProfiledKernel:
+        """Load a compiled function."""
+        kernel = cls.__new__(cls)
+        kernel._load(code)
+        return kernel
+
+    def _load(self, code: ProfiledCode) -> None:
+        self.parts = code.parts
+        symbol = code.artifact.symbol
+        names = [counter_name(symbol, part.number) for part in self.parts]
+        clock = clock_name(symbol)
+        self.kernel = CpuKernel(code.artifact, None, [*names, clock])
         addresses = self.kernel.addresses
         self._counters = [(ctypes.c_uint64 * 3).from_address(addresses[name]) for name in names]
         self._clock = _CLOCK(addresses[clock])
