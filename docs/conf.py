@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
+_COLON = "\ue000"  # in place of one, of Unicode's private use
 
 project = "autosched"
 author = "the autosched developers"
@@ -60,6 +61,20 @@ def _examples(match: re.Match[str]) -> str:
     return f"**Examples**:\n\n```console\n{lines}```\n"
 
 
+def _hide_colons(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Napoleon takes what precedes a colon in an attribute's first line for its type."""
+    if what in ("attribute", "data", "property") and lines:
+        lines[0] = lines[0].replace(":", _COLON)
+
+
+def _show_colons(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    lines[:] = [line.replace(_COLON, ":") for line in lines]
+
+
 def _plain_docstring(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
@@ -94,4 +109,6 @@ def _indent(line: str) -> int:
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
     app.connect("builder-inited", _write_commands)
-    app.connect("autodoc-process-docstring", _plain_docstring)
+    app.connect("autodoc-process-docstring", _hide_colons, priority=400)  # napoleon's is 500
+    app.connect("autodoc-process-docstring", _show_colons, priority=600)
+    app.connect("autodoc-process-docstring", _plain_docstring, priority=700)

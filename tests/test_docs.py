@@ -1,8 +1,11 @@
 """What sources and documentation cite is in the repository."""
 
 import re
-from collections.abc import Iterator
+import runpy
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -55,3 +58,21 @@ def test_links_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#:\s]+)(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page}: {link}"
+
+
+def test_an_attributes_first_line_may_have_a_colon() -> None:
+    """Napoleon, which reads the docstrings for the site, would take what precedes it for a type."""
+    napoleon: Any = pytest.importorskip("sphinx.ext.napoleon")
+    handlers: list[tuple[int, Callable[..., None]]] = [(500, napoleon._process_docstring)]
+
+    def connect(event: str, handler: Callable[..., None], priority: int = 500) -> None:
+        if event == "autodoc-process-docstring":
+            handlers.append((priority, handler))
+
+    app = SimpleNamespace(connect=connect, config=napoleon.Config(napoleon_numpy_docstring=False))
+    runpy.run_path(str(ROOT / "docs" / "conf.py"))["setup"](app)
+    lines = ["Seconds per call: the lower quartile.", ""]
+    for _, handler in sorted(handlers, key=lambda each: each[0]):
+        handler(app, "property", "Tuned.seconds", None, None, lines)
+    assert lines[0] == "Seconds per call: the lower quartile."
+    assert not [line for line in lines if ":type:" in line]
