@@ -147,15 +147,17 @@ class AccessAnalyzer:
         """The least number of common outer axes along any reader path from i to target, or 0."""
         best: int | None = None
         stack = [(i, len(self.ops[i].output(0).shape))]
+        seen = {*stack}
         while stack:
             current, common = stack.pop()
             if current == target:
                 best = common if best is None else min(best, common)
                 continue
             for reader in self.read_by[current]:
-                stack.append(
-                    (reader, min(common, self.num_common_outer_iterators(current, reader)))
-                )
+                found = reader, min(common, self.num_common_outer_iterators(current, reader))
+                if found not in seen:
+                    seen.add(found)
+                    stack.append(found)
         return best or 0
 
     def elementwise_match(self, i: int, target: int) -> bool:

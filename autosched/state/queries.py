@@ -65,9 +65,13 @@ def direct_producers(state: State, stage_id: int) -> list[int]:
 
 def _reachable(state: State, stage_id: int, edges: Sequence[Sequence[int]]) -> list[int]:
     found: set[int] = set()
+    seen: set[int] = set()
     stack = list(edges[stage_id])
     while stack:
         s = stack.pop()
+        if s in seen:
+            continue
+        seen.add(s)
         if state.stages[s].is_inlined:
             stack.extend(edges[s])
         else:

@@ -90,12 +90,14 @@ def _moves_data(context: Context, state: State, stage_id: int) -> Decision:
     op = _untouched(state, stage_id)
     if op is None or op.reduce_axis or not op.axis or not queries.is_output(state, stage_id):
         return Decision.SKIP
-    work = [stage_id]
+    work, seen = [stage_id], {stage_id}
     while work:
         for producer in queries.direct_producers(state, work.pop()):
             if queries.has_reduce_iter(state, producer):
                 return Decision.SKIP
-            work.append(producer)
+            if producer not in seen:
+                seen.add(producer)
+                work.append(producer)
     return Decision.APPLY
 
 

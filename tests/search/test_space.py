@@ -10,6 +10,7 @@ from autosched.measure.check import compare
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
 from autosched.search.space import SearchSpace
+from autosched.state import queries
 from autosched.state.iterator import IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
@@ -257,3 +258,23 @@ def test_a_depthwise_convolution_asks_for_the_border_itself() -> None:
         assert compare("Y", got, want) is None, steps
     other = Task.from_workload("conv2d_nhwc", KH=3, KW=3, CI=4, CO=20, **image)
     assert not any(s.stages[1].is_inlined for s in sketches_of(other, "autosched"))
+
+
+def test_many_stages_that_read_the_two_before_them() -> None:
+    """There are 10**12 ways from the last to the first."""
+    stages = [f"T{k}[i, j] = T{k - 1}[i, j] + T{k - 2}[i, j]" for k in range(2, 60)]
+    text = "; ".join(["T1[i, j] = T0[i, j] * 2", *stages])
+    task = Task.from_expression(text, {"T0": (32, 48)})
+    inlined = task.dag.init_state
+    for stage in range(2, 59):
+        inlined = inlined.compute_inline(stage)
+    last = len(inlined.stages) - 1
+    assert queries.producers(inlined, last) == [0, 1]
+    assert queries.consumers(inlined, 1) == [last]
+    assert task.dag.access.common_outer_iterators_to(0, last) == 2
+    (steps,) = SearchSpace(task).sample(np.random.default_rng(0), 1)
+    (first,) = task.inputs(seed=1)
+    (want,) = task.reference([first])
+    got = np.empty_like(want)
+    load(build_steps(task.dag, steps, task.target))(first, got)
+    assert compare("T59", got, want) is None
