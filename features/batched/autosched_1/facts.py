@@ -115,8 +115,12 @@ class Facts:
         """
         tuples, found = self.accesses[k].tuples, []
         good = ~self.forms.bad
+        bases = np.array([[form.base for form in one] for one in tuples])
         for number in range(1, len(tuples)):
-            same = np.any([self._same(tuples[number], other) for other in tuples[:number]], axis=0)
+            same = np.zeros(self.forms.count, bool)
+            alike = np.all(bases[:number] == bases[number], axis=1).any(axis=1)
+            for n in alike.nonzero()[0]:
+                same |= self._same(tuples[number], tuples[n])
             if text is not None and text.again is not None:
                 same = np.where(text.where & ~text.added_to, text.again[number], same)
             differ = good & ~same

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from autosched.errors import ScheduleError
+from autosched.features.batched.forms import Form, Forms
 from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, AUTOSCHED_1, Rows
@@ -471,3 +472,22 @@ def test_an_axis_that_conditions_make_zero_divides_late() -> None:
     batched = batched_features(task.dag, task.target, ANSOR)
     assert [_bits(r) for r in batched.rows_of([steps])] == [_bits(_one(task, steps, ANSOR))]
     assert batched.share.one_by_one == 1
+
+
+def test_many_reads_of_one_tensor_are_not_all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indices with other constants differ: of 40 reads, not each is compared with all before."""
+    text = "Y[i] = " + " + ".join(f"A[i + {k}] * {k}" for k in range(40))
+    task = _task(Case("cpu", text, {"A": (100,), "Y": (60,)}))
+    compared = []
+    same = Forms.same
+
+    def counted(self: Forms, a: Form, b: Form) -> Any:
+        compared.append((a, b))
+        return same(self, a, b)
+
+    monkeypatch.setattr(Forms, "same", counted)
+    steps: list[tuple[Step, ...]] = [()] * 4
+    batched = batched_features(task.dag, task.target, AUTOSCHED_1)
+    want = _bits(_one(task, (), AUTOSCHED_1))
+    assert [_bits(rows) for rows in batched.rows_of(steps)] == [want] * 4
+    assert batched.share.one_by_one == 0 and len(compared) < 40
