@@ -113,9 +113,12 @@ class Facts:
 
         Candidates that differ in this from most candidates are refused.
         """
-        tuples, found = self.accesses[k].tuples, []
+        tuples, found = self.accesses[k].tuples, list[int]()
+        if len(tuples) < 2:
+            return found
         good = ~self.forms.bad
-        bases = np.array([[form.base for form in one] for one in tuples])
+        shape = len(tuples), len(tuples[0]), self.forms.count
+        bases = np.array([[form.base for form in one] for one in tuples]).reshape(shape)
         for number in range(1, len(tuples)):
             same = np.zeros(self.forms.count, bool)
             alike = np.all(bases[:number] == bases[number], axis=1).any(axis=1)
