@@ -6,6 +6,7 @@ results, and calls each kernel with the addresses of its arguments.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -49,9 +50,8 @@ class Step:
 def can_be_step(kernel: CpuKernel) -> bool:
     """Whether its arguments are arrays of constant shapes, with one output, the last."""
     params = kernel.artifact.params
-    return (
-        bool(expected_of(params)) and [p.is_output for p in params].index(True) == len(params) - 1
-    )
+    outputs = [k for k, p in enumerate(params) if p.is_output]
+    return bool(expected_of(params)) and outputs == [len(params) - 1]
 
 
 def sequence(steps: Sequence[Step], shapes: Sequence[tuple[int, ...]]) -> Callable[[Any], int]:
@@ -104,9 +104,7 @@ def _offsets(steps: Sequence[Step]) -> tuple[dict[int, int], int]:
     offsets: dict[int, int] = {}
     for number in sorted(last):
         out = expected_of(steps[number].kernel.artifact.params)[-1]
-        size = out.dtype.itemsize
-        for extent in out.shape:
-            size *= extent
+        size = out.dtype.itemsize * math.prod(out.shape)
         begin = 0
         for low, high, until in sorted(taken):
             if until >= number and begin < high and low < begin + size:
