@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -151,6 +152,9 @@ def test_a_chain_of_extremes_looks_for_nan_in_pairs(elementwise: Elementwise) ->
     assert "llvm.maximum" not in avx2 + avx512
 
 
+@pytest.mark.skipif(
+    llvm.llvm_version_info[0] < 22, reason="this LLVM aborts whatever the form of the extremes"
+)
 @pytest.mark.parametrize("value", ["B[1:6]", "broadcast(0.0, 5)"])
 def test_extremes_in_memory_with_avx512f_alone(value: str) -> None:
     """LLVM 22 aborts at its own form of these, a store with a mask of integers."""
