@@ -23,6 +23,7 @@ from autosched.features.batched.origin import Origin, origin_values
 from autosched.features.batched.plan import Factored, UnsupportedError
 from autosched.features.batched.regions import region_of
 from autosched.features.batched.threads import storage_ranks, tables_of
+from autosched.te.bounds.loop_length import MOST_ITERATIONS
 from autosched.tir.expr import Var
 
 _DIGIT = 12  # bits of one token; tokens make up a position in the program
@@ -67,6 +68,8 @@ def _factored(nest: Nest, stage: StageOps, given: tuple[Factored, Ints]) -> list
         )
     order = list(factored.order)
     nest.shapes[stage.buffer] = [sizes[leaf] for leaf in order]
+    elements = np.prod(np.array(nest.shapes[stage.buffer], float), axis=0)
+    nest.forms.refuse(elements > MOST_ITERATIONS, "more partial results than can be indexed")
     if len(factored.made) > 1:
         order.remove(factored.made[-1])
         nest.shapes[stage.buffer - AGAIN + RF] = [sizes[leaf] for leaf in order]

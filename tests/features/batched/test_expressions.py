@@ -491,3 +491,13 @@ def test_many_reads_of_one_tensor_are_not_all_compared(monkeypatch: pytest.Monke
     want = _bits(_one(task, (), AUTOSCHED_1))
     assert [_bits(rows) for rows in batched.rows_of(steps)] == [want] * 4
     assert batched.share.one_by_one == 0 and len(compared) < 40
+
+
+@pytest.mark.parametrize("features", [ANSOR, AUTOSCHED_1])
+def test_partial_results_beyond_every_index_are_illegal(features: str) -> None:
+    case = Case("cpu", "Y[i] = sum(r < 3, A[i + r])", {"A": (1000000002,)})
+    task = _task(case)
+    steps = steps_from_json([["SP", 1, 1, 3, [1], 1], ["RF", 1, 1, 1]])
+    assert _one(task, steps, features) is None
+    batched = batched_features(task.dag, task.target, features)
+    assert batched.rows_of([steps] * 2) == [None, None]
