@@ -151,7 +151,10 @@ def _table_bytes(loop: Loop) -> float:
 
 
 def intensity_curve(float_ops: int, memory: Sequence[int], loops: Sequence[Loop]) -> list[float]:
-    """Operations per byte where k/10 of the operations are done, for k = 1..10."""
+    """Operations per byte where k/10 of the operations are done, for k = 1..10.
+
+    0 where the bytes are: an extent of 2**31 is 0 elements as an int32 (Ansor divides by them).
+    """
     ops = float(float_ops)
     op_list: list[float] = []
     for extent in reversed(first_extents(loops)):
@@ -159,7 +162,7 @@ def intensity_curve(float_ops: int, memory: Sequence[int], loops: Sequence[Loop]
         op_list.append(f32(ops))
     if ops <= 0 or not loops:
         return [0.0] * CURVE_POINTS
-    intensity = [f32(o / f32(m)) for o, m in zip(op_list, memory, strict=True)]
+    intensity = [f32(o / f32(m)) if m else 0.0 for o, m in zip(op_list, memory, strict=True)]
     curve = []
     at = 0
     for k in range(1, CURVE_POINTS + 1):

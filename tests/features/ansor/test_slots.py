@@ -89,6 +89,12 @@ def test_no_float_operations_no_intensity() -> None:
     assert curve == [0.0] * 10
 
 
+def test_no_bytes_as_an_int32_no_intensity() -> None:
+    """Threads that round 2**31 - 1 elements up to 2**31: Ansor counts none."""
+    slots, curve = analyse([access("kWrite", (2**31 - 1,), (i,))], loops(i=2**31), ops=1)
+    assert curve == [0.0] * 10 and len(slots) == 1
+
+
 def test_intensity_where_all_operations_round_to_more_than_all() -> None:
     """A tenth of ten times 26,847,000 is 26,847,002 in single precision."""
     _, curve = analyse([access("kWrite", (4,), (i,))], loops(i=4), ops=6_711_750)
