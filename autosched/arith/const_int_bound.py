@@ -136,7 +136,7 @@ def truncmod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
         b = -b[1], -b[0]  # the remainders by b and by -b are equal
     if b[0] <= 0:
         limits = dtype_bound(dtype)
-        reach = max(abs(b[0]), abs(b[1]), 1) - 1
+        reach = add_high(max(abs(b[0]), abs(b[1]), 1), -1)
         low, high = max(-reach, min(a[0], 0)), min(reach, max(a[1], 0))
         return max(low, limits[0]), min(high, limits[1])
     cap = add_high(b[1], -1)
@@ -206,7 +206,7 @@ class BoundEvaluator:
         cls = e.__class__
         if cls is IntImm:
             value: int = e.value  # type: ignore[attr-defined]  # an IntImm
-            return (value, value) if value < POS_INF else (POS_INF, POS_INF)
+            return (value, value) if NEG_INF < value < POS_INF else _beyond(value)
         found = self.memo.get(e)
         if found is not None:
             return found
@@ -218,6 +218,11 @@ class BoundEvaluator:
                 bound = (max(bound[0], fact[0]), min(bound[1], fact[1]))
         self.memo[e] = bound
         return bound
+
+
+def _beyond(value: int) -> Bound:
+    """The bound of a constant that is no bound itself: of one end only the other one is known."""
+    return (POS_INF - 1, POS_INF) if value > 0 else (NEG_INF, NEG_INF + 1)
 
 
 def eval_bound(e: Expr, env: Mapping[Var, Bound]) -> Bound:

@@ -16,6 +16,7 @@ from autosched.tir.op import (
     max_,
     min_,
     select,
+    shift_right,
     truncdiv,
     truncmod,
 )
@@ -137,3 +138,21 @@ def test_an_index_that_lies_outside_of_its_new_type_can_be_anything() -> None:
     wide = Var("wide", "int64")
     assert eval_bound(cast("int32", wide), {wide: (2**40, 2**41)}) == INT32
     assert eval_bound(cast("int32", wide), {wide: (5, 2**41)}) == (5, 2**31 - 1)
+
+
+WORD = BufferLoad(decl_buffer((4,), "uint64", "W"), (const(0),))
+LARGEST, LEAST = 2**64 - 1, -(2**63) + 1
+
+
+@pytest.mark.parametrize(
+    ("e", "value"),
+    [
+        (shift_right(const(LARGEST, "uint64"), const(4, "uint64")), LARGEST >> 4),
+        (shift_right(const(LEAST, "int64"), const(3, "int64")), LEAST >> 3),
+        (truncmod(const(LARGEST - 9, "uint64"), WORD), LARGEST - 9),  # W[0] is 2**64 - 1
+    ],
+)
+def test_constants_beyond_what_a_bound_holds(e: Expr, value: int) -> None:
+    """Quotients and remainders of them are not taken for as large as they are."""
+    low, high = Analyzer().const_int_bound(e)
+    assert low <= value and (value <= high or high == POS_INF)
