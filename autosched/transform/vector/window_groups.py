@@ -41,6 +41,8 @@ def steps_of(s: Stmt, own: Var) -> list[Step]:
     loops, stores = nest_of(s)
     variables = [loop.loop_var for loop in loops]
     extents = [_extent(loop) for loop in loops]
+    if prod(extents) > MOST_STEPS:
+        return []
     zero: dict[Var, Expr] = {v: const(0, v.dtype) for v in variables}
     found: list[Step] = []
     for store in stores:
@@ -54,8 +56,6 @@ def steps_of(s: Stmt, own: Var) -> list[Step]:
         for place in product(*map(range, extents)):
             moved = sum(k * factor for k, factor in zip(place, factors, strict=True))
             found.append(step._replace(base=base, offset=step.offset + moved))
-            if len(found) > MOST_STEPS * len(stores):
-                return []
     return found
 
 

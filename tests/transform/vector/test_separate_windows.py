@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -167,3 +169,21 @@ def test_rows_of_whole_vectors_are_read_from_one_on(row: int, size: int, starts:
     interp.run(func, [x, before])
     interp.run(done, [x, after])
     np.testing.assert_array_equal(before, after)
+
+
+def test_a_long_loop_takes_no_memory() -> None:
+    """A maximum over more elements than a window may have, without a list of them."""
+    func = parse_func("""
+def main(X: Buffer((16000000,), float32), Y: Buffer((16,), float32)):
+    Y.acc = allocate((16,), float32, "local")
+    Y.acc[0:16] = broadcast(0.0, 16)
+    for k in range(1000000):
+        Y.acc[0:16] = max(Y.acc[0:16], X[k * 16:k * 16 + 16])
+    Y[0:16] = Y.acc[0:16]
+""")
+    tracemalloc.start()
+    try:
+        assert SeparateWindows(64).apply(func, PassContext()) is func
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
