@@ -183,6 +183,7 @@ def _add_origin(
         context.parts = [made], rest
         context.cut = {var: _cut(forms, made, axes[var]) for var in ops.origin}
     context.given += origin.conditions
+    context.merged = {v: origin.merged[k] for k, v in enumerate(ops.origin) if k in origin.merged}
     context.deeper = {var: _deeper(forms, axes[var]) for var in ops.origin if var not in ops.axes}
     if len(factored.made) > 1:
         forms.refuse(_cut_slices(factored, sizes, origin), "an axis that ends inside a slice")

@@ -14,11 +14,12 @@ import numpy as np
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, fixed, masked
 from autosched.features.batched.loops import StageLoops, Uneven, gathered
 from autosched.features.batched.mixed import reaches_beyond
-from autosched.tir.expr import Expr, Var
+from autosched.tir.expr import CompareExpr, Expr, Var
 from autosched.tir.op import ge, lt
-from autosched.tir.walk import free_vars, substitute
+from autosched.tir.walk import free_vars, post_order, substitute
 
 _DEEPER = "an axis of a sum in parts that is a digit of a digit of a loop"
+_MERGED = "a comparison of an axis of a sum in parts that is a quotient of two loops"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,8 @@ class Context:
     was factored, and where this is so; `parts` are the values of both parts of the loop. `deeper`
     says where an old axis is a digit that is taken of a digit of one of the stage's own loops: it
     is written t % 12 // 3 then, beside other axes' t // 3 % 4, for which there is no rule.
+    `merged` says where an old axis is a quotient of a sum that is told without all of its terms:
+    1 <= (o * 2 + i) // 4 becomes 4 <= o * 2 + i, although (o * 2 + i) // 4 becomes o // 2.
     """
 
     forms: Forms
@@ -70,6 +73,7 @@ class Context:
     cut: dict[Var, Flags] = field(default_factory=dict)
     parts: tuple[Sequence[Form], Sequence[Form]] = ((), ())
     deeper: dict[Var, Flags] = field(default_factory=dict)
+    merged: dict[Var, Flags] = field(default_factory=dict)
     _known: dict[Var, list[Condition]] = field(default_factory=dict)
 
     def where_lost(self, e: Expr) -> Flags | None:
@@ -87,6 +91,9 @@ class Context:
         axes = {var: form for var, form in self.axes.items() if var in free_vars(value)}
         for var in axes.keys() & self.deeper.keys():
             self.forms.refuse(self.deeper[var], _DEEPER)
+        if not self.merged.keys().isdisjoint(axes):
+            for var in self.merged.keys() & _compared(value):
+                self.forms.refuse(self.merged[var], _MERGED)
         conditions = list(self.given) if replaced else []
         for var in list(axes):
             conditions += self.conditions(var)
@@ -127,6 +134,12 @@ class Context:
         if above.any():
             found.append(Condition(above, _masked(value, above), shape))
         return found
+
+
+def _compared(value: Expr) -> frozenset[Var]:
+    """The variables in comparisons."""
+    compared = (free_vars(e) for e in post_order(value) if isinstance(e, CompareExpr))
+    return frozenset[Var]().union(*compared)
 
 
 def _masked(form: Form, where: Flags) -> Form:

@@ -23,7 +23,8 @@ from autosched.tir.op import floordiv, floormod
 class Origin:
     """The `values` of the old axes and loops by id; some also as `texts` in terms of `axes`.
 
-    `lost` says for which candidates these values are no forms, `conditions` what holds around them.
+    `lost` says for which candidates these values are no forms, `conditions` what holds around them,
+    `merged` by id where a value is a quotient of a sum of loops, or a digit of one.
     """
 
     values: dict[int, Form]
@@ -31,6 +32,7 @@ class Origin:
     lost: dict[int, Flags] = field(default_factory=dict)
     axes: dict[Var, Form] = field(default_factory=dict)
     conditions: list[Condition] = field(default_factory=list)
+    merged: dict[int, Flags] = field(default_factory=dict)
 
 
 def origin_values(
@@ -57,6 +59,9 @@ def origin_values(
         outer, inner, fused = relation
         both, lost = forms.attempt(partial(forms.divmod, values[fused], extents[inner]))
         values[outer], values[inner] = both
+        merged = found.merged.get(fused, np.zeros(forms.count, bool))
+        found.merged[outer] = merged | (_terms(forms, values[fused]) > 1)
+        found.merged[inner] = merged
         if fused in found.lost:
             lost = lost | found.lost[fused]
         if lost.any():
@@ -72,3 +77,8 @@ def origin_values(
             found.texts[inner] = floormod(source, divisor)
             found.lost[outer] = found.lost[inner] = lost
     return found
+
+
+def _terms(forms: Forms, form: Form) -> Ints:
+    """The number of terms that are not 0."""
+    return sum([(term.scale != 0).astype(np.int64) for _, term in form.every()], forms.zero)

@@ -411,6 +411,14 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
         (
             Case(
                 "cpu",
+                "T[i] = max(k < 8, m, A[i, k - 1, m] if k >= 1 else 0)",
+                {"A": (6, 8, 4), "T": (6,)},
+            ),
+            [["FU", 1, [1, 2]], ["SP", 1, 1, 32, [2], 1], ["RF", 1, 1, 1]],
+        ),
+        (
+            Case(
+                "cpu",
                 "T[i] = sum(k, m, A[i, 4 - k, m] if k < 1 else B[k, m, i])",
                 {"A": (6, 5, 3), "B": (5, 3, 6)},
             ),
@@ -424,7 +432,7 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
         *("a digit less another one of the same loop", "lanes that a choice takes all or none of"),
         *("a sum in parts beside others that are fused", "slices of a sum without terms"),
         *("rows that do not divide images", "slices that end inside of an image"),
-        "a condition on a digit of a digit of a loop",
+        *("a condition on a quotient of two loops", "a condition on a digit of a digit of a loop"),
     ],
 )
 def test_rare_candidates_that_go_one_by_one(case: Case, written: list[Any]) -> None:
