@@ -11,6 +11,7 @@ microseconds of the fastest of many rounds: other programs only add to them.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,21 +26,17 @@ from torch.nn import functional
 import autosched
 import autosched.torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.torch_models import Transformer
+
 _SECONDS = 0.02  # of a round of one way
 _ROUNDS = 40
 
 Tensor = Any
 
 
-class Block(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
-    """A block of a transformer."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+class Block(Transformer):
+    """A block of a transformer with PyTorch's own attention."""
 
     def forward(self, x: Tensor) -> Tensor:
         shape = *x.shape[:2], 3, self.heads, x.shape[2] // self.heads

@@ -266,9 +266,20 @@ def hooked(fast: Any, x: Tensor) -> Tensor:
     return found
 
 
+def hooked_everywhere(fast: Any, x: Tensor) -> Tensor:
+    seen: list[Any] = []
+    register = nn.modules.module.register_module_forward_hook
+    handle = register(lambda module, *_: seen.append(module))
+    found: Tensor = fast(x)
+    handle.remove()
+    assert fast.graph_module in seen
+    return found
+
+
 WATCHED: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "profiled": profiled,
     "hooked": hooked,
+    "hooked everywhere": hooked_everywhere,
     "functions": within(Watching),
     "dispatched": within(Dispatching),
     "traced": lambda fast, x: torch.jit.trace(fast, torch.zeros_like(x), check_trace=False)(x),

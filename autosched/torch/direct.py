@@ -55,6 +55,7 @@ def _is_watched() -> bool:
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._get_tracing_state() is not None
         or torch.autograd._profiler_enabled()
+        or torch.nn.modules.module._has_any_global_hook()
     )
 
 
