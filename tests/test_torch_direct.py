@@ -176,6 +176,19 @@ def test_inputs_that_ask_for_gradients(one_by_one: list[int]) -> None:
     assert not one_by_one
 
 
+def test_a_first_call_that_shows_nothing_is_not_the_recorded_one(made: list[int]) -> None:
+    """That of a user's own kind of tensor goes through the operators, which return this kind."""
+    marked = type("Marked", (torch.Tensor,), {})
+    model, (x,) = two_layers(), drawn((3, 6))
+    fast = copy.deepcopy(agree(model, x))
+    made.clear()
+    with torch.no_grad():
+        found = fast(x.as_subclass(marked))
+        assert type(found) is marked and not made
+        torch.testing.assert_close(fast(x), model(x))
+    assert made == [2]
+
+
 def test_what_does_not_fit_is_computed_by_the_operators(one_by_one: list[int]) -> None:
     """The sign of a conjugate's imaginary part is kept apart from its memory."""
     model, (x,) = two_layers(), drawn((3, 6))
@@ -200,6 +213,25 @@ def test_weights_that_change(one_by_one: list[int]) -> None:
             setattr(fast.graph_module, name, torch.zeros_like(tensor))
         assert not fast(x).any()
     assert not copy.deepcopy(fast)(x).any()
+
+
+def test_a_graph_that_is_edited(made: list[int]) -> None:
+    model, (x,) = two_layers(), drawn((3, 6))
+    fast = agree(model, x)
+    with torch.no_grad():
+        wanted = fast(x)
+        graph = fast.graph_module.graph
+        (output,) = (node for node in graph.nodes if node.op == "output")
+        with graph.inserting_before(output):
+            negated = graph.call_function(torch.neg, (output.args[0][0],))
+        output.args = ((negated,),)
+        fast.graph_module.recompile()
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), -wanted, rtol=0, atol=0)
+        fast.graph_module = copy.deepcopy(agree(model, x).graph_module)
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), wanted, rtol=0, atol=0)
+    assert made == [2, 2, 2, 2]
 
 
 def test_compiled_graphs_take_the_same_way(made: list[int], one_by_one: list[int]) -> None:
@@ -295,6 +327,5 @@ def test_who_watches_sees_each_kernel(how: str, monkeypatch: pytest.MonkeyPatch)
     fast = agree(model, x)
     with torch.no_grad():
         wanted = fast(x)
-        monkeypatch.setattr(fast._direct, "_call", None)
-        monkeypatch.setattr(fast._direct, "_first", None)
+        monkeypatch.setattr(fast._direct, "_known", None)
         torch.testing.assert_close(WATCHED[how](fast, x), wanted, rtol=0, atol=0)

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,7 +81,7 @@ class _Variant:
         self._call = graph
         if self.report.replaced:
             self._graph = self._replacement.finish()
-            self._call = Direct(self._graph)
+            self._call = partial(Direct(), self._graph)
             self._plain = {i: inputs[i].detach() for i in weights}  # no parameters
         self._places = {i: places[i] for i in weights if places[i] in read}
         self._uncounted = {i for i in self._places if places[i] in statistics}

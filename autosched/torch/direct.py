@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -14,35 +14,42 @@ from autosched.torch.registry import NAMESPACE, kernel_for
 from autosched.torch.sequences import Called, Recorded, with_sequences, writes
 
 
+class _Known(NamedTuple):
+    """What was made of a graph: the function that its text was, and the call instead of it."""
+
+    code: Any
+    call: Any
+
+
 class Direct:
-    """Calls `graph` as it is, with kernels that follow one another as one native call.
+    """Calls a graph as it is, with kernels that follow one another as one native call.
 
     The first call on plain tensors is recorded: what it shows of shapes and memory says which
     kernels these are. Calls that are traced, transformed, profiled or seen by hooks go to the
-    graph. Its tensors may be set anew.
+    graph. Its tensors may be set anew; a graph that is edited, or another one, is recorded again.
     """
 
-    def __init__(self, graph: Any) -> None:
-        self.graph = graph
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._call: Callable[..., Any] | None = None
+        self._known = _Known(None, None)
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, graph: Any, *inputs: Any) -> Any:
         """What the graph returns."""
-        graph = self.graph
         if _is_watched() or graph._forward_pre_hooks or graph._forward_hooks:
             return graph(*inputs)
-        return self._first(inputs) if self._call is None else self._call(*inputs)
+        code, call = self._known
+        return call(*inputs) if code is type(graph).forward else self._first(graph, inputs)
 
-    def _first(self, inputs: Sequence[Any]) -> Any:
+    def _first(self, graph: Any, inputs: Sequence[Any]) -> Any:
         tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-        if any(type(value) is not torch.Tensor for value in tensors):
-            return self.graph(*inputs)
-        recorder = _Recorder(self.graph)
+        are_plain = all(type(value) is torch.Tensor for value in tensors)
+        if not (are_plain and isinstance(graph, fx.GraphModule)):
+            return graph(*inputs)
+        recorder, code = _Recorder(graph), type(graph).forward
         found = recorder.run(*inputs)
         with self._lock:
-            if self._call is None:
-                self._call = with_sequences(self.graph, recorder.recorded)
+            if self._known.code is not code:
+                self._known = _Known(code, with_sequences(graph, recorder.recorded))
         return found
 
 

@@ -39,7 +39,7 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
     ) -> None:
         super().__init__()
         self.graph_module = graph
-        self._direct = Direct(graph)
+        self._direct = Direct()
         self._results = results  # how its results, a flat sequence, are nested
         self.report = report
         self._model = (model,)  # no part of this one: its weights would be there twice
@@ -73,9 +73,9 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
             self._tell_of_tangents()
         stored = map(_stored, values, self._strides)
         if not torch.is_autocast_enabled("cpu"):
-            return tree_unflatten(self._direct(*stored), self._results)
+            return tree_unflatten(self._direct(self.graph_module, *stored), self._results)
         with torch.autocast("cpu", enabled=False):  # kernels are for the types of the trace
-            return tree_unflatten(self._direct(*stored), self._results)
+            return tree_unflatten(self._direct(self.graph_module, *stored), self._results)
 
     def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any] | None:
         """The arguments in the order of the graph's; None where they are others."""
@@ -125,7 +125,7 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
     def __setstate__(self, state: dict[str, Any]) -> None:
         del state["_operators"]
         super().__setstate__({**state, "_results": tree_structure(state["_results"])})
-        self._direct = Direct(self.graph_module)
+        self._direct = Direct()
 
     def _tell_of_others(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
         self._tell(
