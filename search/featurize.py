@@ -109,14 +109,24 @@ class Featurizer:
         self._task = task
         self._settings = features, ansor_limits
         self._cache: dict[Steps, FeatureRows | None] = {}
+        # Most candidates come again as the same objects: their ids take no time to hash.
+        self._by_id: dict[int, tuple[Steps, FeatureRows | None]] = {}
         self._helper = helper
         self._pace = Pace()
 
     def __call__(self, candidates: Sequence[Steps]) -> list[FeatureRows | None]:
         """The rows of each candidate; None for an illegal one."""
-        if len(self._cache) > _MAX_CACHED:
+        if max(len(self._cache), len(self._by_id)) > _MAX_CACHED:
             self._cache.clear()
-        new = [c for c in dict.fromkeys(candidates) if c not in self._cache]
+            self._by_id.clear()
+        others = [c for c in candidates if id(c) not in self._by_id]
+        if others:
+            self._work_out([c for c in dict.fromkeys(others) if c not in self._cache])
+            self._by_id.update((id(c), (c, self._cache[c])) for c in others)
+        return [self._by_id[id(c)][1] for c in candidates]
+
+    def _work_out(self, new: list[Steps]) -> None:
+        """Add the rows of different candidates to the cache."""
         worker = self._helper.ready if self._helper is not None else None
         self._pace.helped = worker is not None
         if self._at_once is not None and self._pace.at_once(len(new)):
@@ -147,7 +157,6 @@ class Featurizer:
             self._pace.note_one(ours / len(new))
         if worker is not None and remote:
             self._receive(worker, remote, _LEAST_SECONDS + _TIMES_OURS * ours)
-        return [self._cache[c] for c in candidates]
 
     def _together(
         self, work: Callable[[Sequence[Steps]], Found], candidates: Sequence[Steps], nothing: Found

@@ -83,7 +83,7 @@ def change_compute_location(context: Context, state: State, rng: Rng) -> State |
     elif any(may_move(state, k) for k in ids):
         steps = _moved(context.dag.state_of(_opened(state.steps)), ids, rng).steps
         state = state.apply_all(steps[len(state.steps) :])
-    return state if _outputs_alone(context, state) else context.dag.infer_bound(state)
+    return state
 
 
 def _opened(steps: Sequence[Step]) -> list[Step]:
@@ -115,16 +115,6 @@ def _moved(state: State, stage_ids: Sequence[int], rng: Rng) -> State:
             target, it = places[choice - 2]
             state = state.compute_at(stage_id, target, it)
     return state
-
-
-def _outputs_alone(context: Context, state: State) -> bool:
-    """Whether only outputs have loops and all extents are known: no bounds are to be inferred."""
-    return all(
-        stage.is_placeholder
-        or stage.is_inlined
-        or (stage.op in context.dag.outputs and all(it.extent is not None for it in stage.iters))
-        for stage in state.stages
-    )
 
 
 def may_move(state: State, stage_id: int) -> bool:

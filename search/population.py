@@ -126,6 +126,9 @@ class Suits(Protocol):
         ...
 
 
+_MOST_KEPT = 1 << 14
+
+
 @dataclass(slots=True)
 class Structures:
     """All structures of a task that the search has met, by number."""
@@ -133,6 +136,7 @@ class Structures:
     known: list[Structure] = field(default_factory=list)
     _forms: dict[tuple[Any, ...], tuple[int, frozenset[int]]] = field(default_factory=dict)
     _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    _by_id: dict[int, tuple[int, Steps]] = field(default_factory=dict)
     tiles: dict[int, Sequence[Suits]] = field(default_factory=dict)
     """The conditions that `search/thread_tiles.py` has prepared, by structure number."""
     _tables: _Tables | None = None
@@ -158,6 +162,15 @@ class Structures:
         return [self.known[number].candidate(row) for number, row in pairs]
 
     def _number(self, steps: Steps) -> int:
+        """The number of a candidate; most come again as the same object."""
+        found = self._by_id.get(id(steps))
+        if found is None:
+            if len(self._by_id) >= _MOST_KEPT:
+                self._by_id.clear()
+            found = self._by_id[id(steps)] = self._new_number(steps), steps
+        return found[0]
+
+    def _new_number(self, steps: Steps) -> int:
         form = form_of(steps)
         known = self._forms.get(form)
         if known is None:

@@ -15,7 +15,7 @@ from autosched.search.initial import Rng
 from autosched.search.neighbour import neighbour
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context, SketchRule
-from autosched.search.sample import discarded, drawn, sample_population
+from autosched.search.sample import Sampler
 from autosched.search.sketch import generate_sketches
 from autosched.search.structure import Steps
 from autosched.state.state import State
@@ -80,6 +80,7 @@ class SearchSpace:
             context = replace(context, dag=context.dag.reading_apart)
         self.context = context
         self.sketches: tuple[State, ...] = tuple(generate_sketches(context, custom_rules))
+        self._sampler = Sampler(context)
 
     def sample(
         self,
@@ -99,19 +100,18 @@ class SearchSpace:
         if sketch is not None:
             arguments.instance("sketch", sketch, State, "one of SearchSpace(task).sketches")
         sketches = self.sketches if sketch is None else (sketch,)
-        return sample_population(self.context, sketches, rng, count, legal)
+        return self._sampler.population(sketches, rng, count, legal)
 
     def attempts(self, rng: Rng, count: int) -> list[Steps]:
         """The candidates that `count` attempts draw; some may be equal or illegal."""
-        found = [state.steps for state in drawn(self.context, self.sketches, rng, count)]
-        if found or not self.context.is_gpu:
-            return found
-        fitting = replace(self.context, fitting=True)
-        return [state.steps for state in drawn(fitting, self.sketches, rng, count)]
+        found = self._sampler.drawn(self.sketches, rng, count)
+        if not found and self.context.is_gpu:
+            found = self._sampler.drawn(self.sketches, rng, count, fitting=True)
+        return found
 
     def discarded(self, rng: Rng, count: int) -> list[str]:
         """Why attempts to draw a candidate are discarded: a reason for each of `count` that is."""
-        return list(discarded(self.context, self.sketches, rng, count))
+        return self._sampler.discarded(self.sketches, rng, count)
 
     def mutated(self, rng: Rng, candidate: Steps) -> Steps:
         """The candidate with a factor moved, an unroll limit drawn anew or a stage elsewhere.

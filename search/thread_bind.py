@@ -29,16 +29,24 @@ _THREADS = (32, 64, 128, 256, 512)
 _VECTORS = (1, 2, 4, 8, 16)
 
 
-def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
-    """Bind every stage; None when the vthread or thread extents are out of range."""
+def bind_tiles(context: Context, state: State, rng: Rng) -> State | None:
+    """Bind tiled stages; None when their vthread or thread extents are out of range.
+
+    No bounds are needed. In Ansor's space, `thread_bind` binds these stages like others.
+    """
     tiled = _tiled_roots(state)
-    roots = {n for n in tiled if _is_unbound_root(state, n)}
+    roots = [n for n in tiled if _is_unbound_root(state, n)]
     if not all(_in_range(context, state, n, tiled[n]) for n in roots):
-        return None  # checked first: most samples end here, inferring bounds takes ten times longer
-    if context.options.space != "ansor":  # before bounds are inferred: fetches need their rows
+        return None
+    if context.options.space != "ansor":  # fetches need their rows
         for stage_id in sorted(roots, reverse=True):
             state = _bind_tiled(state, stage_id)
-    state = context.dag.infer_bound(state)
+    return state
+
+
+def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
+    """Bind every stage that is not bound yet; all extents must be known."""
+    roots = {n for n in tiled_roots(state) if _is_unbound_root(state, n)}
     for stage_id in range(len(state.stages) - 1, -1, -1):
         stage = state.stages[stage_id]
         if stage.is_placeholder or stage.is_inlined:

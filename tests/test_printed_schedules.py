@@ -9,11 +9,9 @@ import pytest
 from autosched import te, workloads
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_one
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.state.python_schedule import python_schedule
-from autosched.state.state import State
 from autosched.state.steps import SplitStep
 from autosched.target import HardwareParams
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
@@ -57,20 +55,18 @@ def test_printed_code_gives_the_same_program(name: str, target: str) -> None:
     gpu = target == "cuda"
     hardware = HardwareParams.default("cuda") if gpu else HardwareParams(num_cores=8)
     context = Context(dag, hardware, gpu, SearchOptions())
-    sketches = SearchSpace.of(context).sketches
-    rng = np.random.default_rng(0)
-    samples = (sample_one(context, sketches, rng) for _ in range(ATTEMPTS))
-    state = next((found for found in samples if isinstance(found, State)), sketches[0])
-    if not state.concrete:  # nothing but the discarded: the least tiles will do
-        steps = [
+    space = SearchSpace.of(context)
+    samples = space.attempts(np.random.default_rng(0), ATTEMPTS)
+    steps = samples[0] if samples else space.sketches[0].steps
+    if not samples:  # nothing but the discarded: the least tiles will do
+        steps = tuple(
             replace(s, lengths=(1,) * len(s.lengths)) if isinstance(s, SplitStep) else s
-            for s in state.steps
-        ]
-        state = dag.state_of(steps)
-    schedule, tensors = dag.apply_steps(state.steps)
+            for s in steps
+        )
+    schedule, tensors = dag.apply_steps(steps)
     expected = schedule_to_prim_func(schedule, tensors)
     names: dict[str, Any] = {"te": te, **{op.name: op.output(0) for op in dag.outputs}}
-    exec(python_schedule(dag, state.steps), names)
+    exec(python_schedule(dag, steps), names)
     found = schedule_to_prim_func(names["s"], tensors)
     assert structural_equal(expected, found)
     assert to_text(expected) == to_text(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,10 +19,9 @@ from autosched.features.batched.limits import Limits, refused_by_size
 from autosched.features.batched.mixed import Texts
 from autosched.features.batched.nest import Population
 from autosched.features.batched.ops import ProgramOps, StoreOps, ops_of
-from autosched.features.batched.plan import Plan, UnsupportedError
-from autosched.features.batched.planner import Planner
+from autosched.features.batched.plan import UnsupportedError
+from autosched.features.batched.plans import Plans
 from autosched.features.batched.rows import PopulationRows, rows_of_population
-from autosched.features.batched.structures import Structures
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, Rows
 from autosched.state.dag import ComputeDAG
@@ -32,8 +31,6 @@ from autosched.target import Target
 Steps = tuple[Step, ...]
 FEW = "too few candidates of one program"
 ILLEGAL = "illegal steps"
-NO_LENGTHS = "split lengths that are not chosen yet"
-_MOST_PLANS = 50_000
 
 
 @dataclass
@@ -95,9 +92,7 @@ class BatchedFeatures:
         self._as_ansor = self._features == ANSOR
         self._least = 1
         self._limits = Limits.of(target, ansor_limits) if target.is_gpu else None
-        self._structures = Structures()
-        self._planner = Planner(dag)
-        self._plans: dict[tuple[Any, ...], Plan | str] = {}
+        self._plans = Plans(dag)
         self._programs: dict[tuple[Any, ...], Program] = {}
         self.share = Share()
 
@@ -126,8 +121,11 @@ class BatchedFeatures:
         `buffers`, where given, receives the buffers of each candidate's rows.
         """
         found: list[FeatureRows | None] = [None] * len(candidates)
-        programs: dict[tuple[Any, ...], list[Alike]] = defaultdict(list)
-        rest = self._sort(candidates, programs)
+        programs, without = self._plans.sorted(candidates)
+        rest: list[int] = []
+        for reason, places in without:
+            self.share.reasons[reason] += len(places)
+            rest += places
         rest += self._work_out(programs, found, buffers)
         self.share.candidates += len(candidates)
         self.share.one_by_one += len(rest)
@@ -139,37 +137,6 @@ class BatchedFeatures:
             return rows_of_steps(self._dag, steps, self._target, self._features, self._ansor_limits)
         except ScheduleError:
             return None
-
-    def _sort(
-        self, candidates: Sequence[Steps], programs: dict[tuple[Any, ...], list[Alike]]
-    ) -> list[int]:
-        """Add candidates to the lists of their programs; return the indices of those without a
-        plan."""
-        rest: list[int] = []
-        if len(self._plans) > _MOST_PLANS:
-            self._plans.clear()
-            self._planner = Planner(self._dag)
-        for structure, those in self._structures.sorted(candidates):
-            if those.numbers is None:
-                self.share.reasons[NO_LENGTHS] += len(those.places)
-                rest += those.places
-                continue
-            plan = self._plans.get(structure)
-            if plan is None:
-                plan = self._plans[structure] = self._plan(candidates[those.places[0]])
-            if isinstance(plan, str):
-                self.share.reasons[plan] += len(those.places)
-                rest += those.places
-                continue
-            programs[plan.key].append(Alike(plan, those.places, those.numbers))
-        return rest
-
-    def _plan(self, steps: Steps) -> Plan | str:
-        """The plan of `steps`, or the reason why there is none."""
-        try:
-            return self._planner.plan_of(steps)
-        except UnsupportedError as error:
-            return str(error)
 
     def _work_out(
         self,
@@ -241,9 +208,7 @@ class BatchedFeatures:
         found = [False] * len(candidates)
         if self._limits is None:
             return found
-        programs: dict[tuple[Any, ...], list[Alike]] = defaultdict(list)
-        self._sort(candidates, programs)
-        for key, alike in programs.items():
+        for key, alike in self._plans.sorted(candidates).programs.items():
             for part in parts_of(alike):
                 try:
                     program = self._ready(key, part)

@@ -175,7 +175,7 @@ def make_loops(
             if ragged.any():
                 uneven.append(Uneven(loops, rows, sizes, found, own))
         else:
-            lost[rows] = ragged | own.bad | (whole and _splits_fused(loops))
+            lost[rows] = ragged | own.bad | (whole and splits_fused(loops))
     values = tuple(
         gathered(forms, slots, [(group.rows, found[k]) for group, found in parts])
         for k in range(len(axes))
@@ -191,7 +191,8 @@ def make_loops(
     return StageLoops(*known, tuple(uneven), tuple(threads), mixed)
 
 
-def _splits_fused(loops: Loops) -> bool:
+def splits_fused(loops: Loops) -> bool:
+    """Whether a fused loop is split again, so that its parts have digits of the axes."""
     fused = {relation[2] for relation in loops.relations if len(relation) == 3}
     return any(len(relation) == 4 and relation[0] in fused for relation in loops.relations)
 

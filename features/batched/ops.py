@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -297,6 +298,8 @@ class _Maker:
         if isinstance(value, ProducerLoad) and value.producer is own:
             raise UnsupportedError("a store of the value that is already there")
         loads = tensor_loads(value)
+        if _places_read(given, self.as_ansor) - _places_read(value, self.as_ansor):
+            raise UnsupportedError("a read that vanishes from the simplified value")
         outside = axes_outside_loads(value)
         if (outside or original is not given) and not self.as_ansor:
             if any(clamps(index) for load in loads for index in load.indices):
@@ -382,6 +385,13 @@ def _stored_at(
     Their values keep the old axes, `origin`, where partial results read themselves.
     """
     return tuple([replace(s, original=own_at(s.original, own, axes)) for s in stores])
+
+
+def _places_read(value: Expr, as_ansor: bool) -> Counter[Tensor]:
+    """At how many places the value reads each tensor that a stage computes."""
+    loads = [e for e in tensor_loads(value) if isinstance(e.producer.op, ComputeOp)]
+    found = {(e.producer, repr(simplified_value(e, as_ansor))) for e in loads}
+    return Counter(producer for producer, _ in found)
 
 
 def _buffer(tensor: Tensor, name: str) -> BufferType:

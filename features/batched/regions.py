@@ -48,7 +48,7 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
     found: list[tuple[Form, Ints]] | None = None
     for c in range(s + 1, len(nest.ops.stages)):
         reader = nest.stages[c]
-        for indices in _reads(reader.ops, ops.buffer):
+        for indices in reads_of(reader.ops, ops.buffer):
             for t in range(s + 1, len(nest.ops.stages)):
                 if t != c:
                     outside = nest.inside[c].get(t, forms.full(-1)) < population.at[s]
@@ -106,7 +106,8 @@ def _plain(population: Population, s: int) -> Flags:
     return found
 
 
-def _reads(reader: StageOps, buffer: int) -> list[Indices]:
+def reads_of(reader: StageOps, buffer: int) -> list[Indices]:
+    """The indices at which the stage reads the buffer, each once."""
     loads = dict.fromkeys(load for store in reader.stores for load in store.loads)
     return [indices for found, indices in loads if found == buffer]
 

@@ -9,7 +9,7 @@ import pytest
 from autosched.driver import cuda_source, lower_for_features
 from autosched.errors import ScheduleError
 from autosched.search.options import SearchOptions, SpaceName
-from autosched.search.sample import drawn
+from autosched.search.sample import Sampler
 from autosched.search.space import SearchSpace
 from autosched.state.steps import CacheReadStep, Step
 from autosched.target import cuda_target
@@ -84,8 +84,8 @@ def test_something_legal_is_drawn(expression: Expression, name: SpaceName) -> No
 def test_ansors_own_draws_have_nothing(expression: Expression) -> None:
     """What is drawn in their place are attempts of an evolution, too."""
     task, space = space_of(expression, "ansor")
-    own = drawn(space.context, space.sketches, np.random.default_rng(0), 32)
-    assert not any(is_legal(task, state.steps, True) for state in own)
+    own = Sampler(space.context).drawn(space.sketches, np.random.default_rng(0), 32)
+    assert not any(is_legal(task, steps, True) for steps in own)
     found = legal_samples(expression, "ansor", 1)
     assert "threadIdx.x" in task.dag.infer_bound_of(found[0]).to_str()
     if expression is SIX_AXES:

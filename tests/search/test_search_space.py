@@ -9,7 +9,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.sample import sample_population
+from autosched.search.sample import Sampler
 from autosched.search.sketch import generate_sketches
 from autosched.search.space import SearchSpace
 from kit.types import MakeTask
@@ -31,7 +31,7 @@ def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task: MakeTask)
     sketches = generate_sketches(context)
     space = SearchSpace(task)
     assert [s.to_str() for s in space.sketches] == [s.to_str() for s in sketches]
-    drawn = sample_population(context, sketches, np.random.default_rng(5), 6)
+    drawn = Sampler(context).population(sketches, np.random.default_rng(5), 6)
     assert space.sample(np.random.default_rng(5), 6) == drawn
     assert SearchSpace.of(context).sample(np.random.default_rng(5), 6) == drawn
 

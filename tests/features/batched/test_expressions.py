@@ -207,6 +207,12 @@ ONE_BY_ONE = {
         "Y[n, c] = X[n, c] * g[c // 4] + (b[c] if c % 2 == 0 else 0)",
         {"X": (40, 64), "g": (16,), "b": (64,), "Y": (40, 64)},
     ),
+    "a read that cancels out": Case(  # but T is computed for it
+        "cpu",
+        "T[i] = sum(k, A[i, k]); Y[i] = T[i + 1] - T[i + 1] + T[i]",
+        {"A": (25, 8), "Y": (24,)},
+        "int32",
+    ),
     "a sum of nothing": Case(
         "cpu",
         "C[i, j] = sum(k, 0 * A[i, k]) + b[j]",

@@ -1,0 +1,141 @@
+"""Bounds of many states at once are those of each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.features.batched.extents import BatchedExtents
+from autosched.search.bounds import Bounds
+from autosched.search.options import SearchOptions, SpaceName
+from autosched.search.space import SearchSpace
+from autosched.state.dag import ComputeDAG
+from autosched.state.state import State
+from autosched.state.steps import ComputeAtStep, FuseStep, SplitStep, Step
+from autosched.target import cpu_target, cuda_target
+from autosched.task import Task
+
+_IMAGE: dict[str, Any] = {"N": 1, "H": 12, "W": 10, "K": 3, "stride": 1, "padding": 1}
+_GROUPS: dict[str, Any] = {"N": 1, "H": 14, "W": 14, "CI": 96, "CO": 96, "KH": 3, "KW": 3}
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("matmul", {"M": 60, "N": 24, "K": 36}),
+    ("conv2d_nchw_bn_relu", {**_IMAGE, "CI": 6, "CO": 8}),
+    ("conv2d_nhwc", {**_GROUPS, "stride": 1, "padding": 1, "groups": 2}),
+    ("depthwise_conv2d_nhwc", {**_IMAGE, "C": 9, "stride": 2}),
+    ("conv2d_transpose_nhwc", {**_IMAGE, "H": 6, "W": 4, "K": 4, "CI": 4, "CO": 6, "stride": 2}),
+    ("conv2d_winograd_nhwc", {"N": 1, "H": 8, "W": 8, "CI": 6, "CO": 8}),
+    ("norm_bmn", {"B": 2, "M": 6, "N": 7}),
+    ("softmax", {"M": 12, "N": 50}),
+    ("transpose_batch_matmul_softmax", {"B": 2, "S": 6, "H": 3, "D": 10}),
+]
+TARGETS = {"cpu": cpu_target(threads=2), "cuda": cuda_target("sm_90")}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[State]:
+    """The states whose bounds sampling asks for."""
+    found: list[State] = []
+    call = Bounds.__call__
+
+    def noted(self: Bounds, states: Sequence[State]) -> Iterator[State | ScheduleError]:
+        found.extend(states)
+        return call(self, states)
+
+    monkeypatch.setattr(Bounds, "__call__", noted)
+    return found
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> list[State]:
+    """The states whose bounds are inferred by themselves."""
+    found: list[State] = []
+    infer_bound = ComputeDAG.infer_bound
+
+    def noted(self: ComputeDAG, state: State) -> State:
+        found.append(state)
+        return infer_bound(self, state)
+
+    monkeypatch.setattr(ComputeDAG, "infer_bound", noted)
+    return found
+
+
+def extents(state: State) -> list[list[int | None]]:
+    return [[it.extent for it in stage.iters] for stage in state.stages]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("space", get_args(SpaceName))
+@pytest.mark.parametrize(("name", "args"), CASES, ids=[name for name, _ in CASES])
+def test_extents_are_those_of_each_by_itself(
+    name: str,
+    args: dict[str, Any],
+    space: SpaceName,
+    target: str,
+    asked: list[State],
+    one_by_one: list[State],
+) -> None:
+    task = Task.from_workload(name, target=TARGETS[target], **args)
+    found = SearchSpace(task, SearchOptions(space=space))
+    attempts = 160 if target == "cuda" and space == "ansor" else 40
+    found.attempts(np.random.default_rng(0), attempts)
+    if len(asked) >= 8 and "groups" not in args:  # else quotients, for which there is no rule
+        assert len(one_by_one) <= 0.1 * len(asked)
+    dag = found.context.dag
+    for state, bounded in zip(asked, list(Bounds(dag)(asked)), strict=True):
+        assert isinstance(bounded, State)
+        assert extents(bounded) == extents(dag.infer_bound(state)), state.steps
+        assert bounded.steps == state.steps
+    assert asked or (target, space) == ("cuda", "ansor")
+
+
+def states(
+    count: int, expr: str, shapes: Mapping[str, tuple[int, ...]], *steps: Step
+) -> list[State]:
+    dag = Task.from_expression(expr, shapes).dag
+    return [dag.state_of(steps)] * count
+
+
+def test_an_extent_that_is_an_expression_stays_one() -> None:
+    """Both rows that a part of Y needs may be in one group or in two, InferBound says."""
+    expr = "T[i, k] = A[i, k] * 2; Y[i, j] = sum(k, T[i // 3, k] * B[k, j])"
+    shapes = {"A": (10, 7), "B": (7, 5), "Y": (30, 5)}
+    many = states(8, expr, shapes, SplitStep(3, 0, 30, (2,)), ComputeAtStep(1, 3, 0))
+    for bounded in Bounds(many[0].dag)(many):
+        assert isinstance(bounded, State)
+        assert bounded.stages[1].iters[0].size is not None
+
+
+def test_what_is_illegal_is_told() -> None:
+    """T is computed in a loop of Y, where Z cannot read it."""
+    expr = "T[i] = sum(k, A[i, k]); Y[i] = T[i] * 2; Z[i] = T[i] + Y[i]"
+    legal = states(8, expr, {"A": (6, 4)})
+    dag = legal[0].dag
+    names = [stage.name for stage in legal[0].stages]
+    lost = dag.state_of([ComputeAtStep(names.index("T"), names.index("Y"), 0)])
+    *found, last = Bounds(dag)([*legal, lost])
+    assert all(isinstance(state, State) for state in found)
+    assert isinstance(last, ScheduleError) and "T" in str(last)
+
+
+def test_a_loop_that_was_fused_of_none() -> None:
+    many = states(8, "Y[i] = A[i] * 2", {"A": (6,)}, FuseStep(1, ()))
+    for bounded in Bounds(many[0].dag)(many):
+        assert isinstance(bounded, State)
+        assert extents(bounded) == extents(many[0].dag.infer_bound(many[0]))
+
+
+def test_a_fault_at_many_at_once_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(self: BatchedExtents, candidates: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(BatchedExtents, "__call__", fault)
+    many = states(8, "Y[i] = A[i] * 2", {"A": (6,)}, SplitStep(1, 0, 6, (2,)))
+    bounds = Bounds(many[0].dag)
+    with pytest.warns(UserWarning, match=r"one by one.*\(RuntimeError: a fault\)") as told:
+        found = [*bounds(many), *bounds(many)]
+    assert len(told) == 1
+    assert all(isinstance(state, State) and extents(state) == [[], [3, 2]] for state in found)
