@@ -1,6 +1,7 @@
 """The overhead of a trial beside measurement, and how it grows with the records of the task.
 
     python benchmarks/many_records.py --records 0 20000 --trials 64
+    python benchmarks/many_records.py --records 0 --target cuda
 
 Nothing is measured: times are made up from a candidate's numbers, so that the search has something
 to find and a run is over in seconds. The records are relatives of samples of the task, written to a
@@ -106,10 +107,14 @@ def write_records(task: Task, count: int, path: Path) -> None:
     RecordLog(path).append(records)
 
 
-def one(name: str, path: Path, trials: int) -> dict[str, float]:
-    """The milliseconds of a run that continues from `path`, and the megabytes of its process."""
+def task_of(name: str, target: str) -> Task:
     workload, args = WORKLOADS[name]
-    task = Task.from_workload(workload, **args)
+    return Task.from_workload(workload, target=target, **args)
+
+
+def one(name: str, target: str, path: Path, trials: int) -> dict[str, float]:
+    """The milliseconds of a run that continues from `path`, and the megabytes of its process."""
+    task = task_of(name, target)
     model = XGBoostModel(0)
     start_pretrained(model, task.target.kind, TUNING)
     began = time.perf_counter()
@@ -144,23 +149,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, nargs="+", default=[0, 2000, 20000])
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
         rarely_collect()  # as `autosched tune` does
-        print(json.dumps(one(options.workloads[0], options.one, options.trials)))
+        print(json.dumps(one(options.workloads[0], options.target, options.one, options.trials)))
         return
     heads = ("start", "read", "outside", "late", "search", "learn", "MiB")
     print("milliseconds".ljust(26), *(head.rjust(9) for head in heads))
     with tempfile.TemporaryDirectory() as folder:
         for name in options.workloads:
-            workload, args = WORKLOADS[name]
             for count in options.records:
                 path = Path(folder) / f"{name}.{count}.jsonl"
-                write_records(Task.from_workload(workload, **args), count, path)
+                write_records(task_of(name, options.target), count, path)
                 command = [sys.executable, __file__, "--workloads", name, "--one", str(path)]
-                command += ["--trials", str(options.trials)]
+                command += ["--target", options.target, "--trials", str(options.trials)]
                 found = json.loads(subprocess.run(command, check=True, stdout=-1).stdout)
                 values = (f"{found[head]:9.1f}" for head in heads)
                 print(f"{name:16}  {count:8}", *values, flush=True)

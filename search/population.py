@@ -139,6 +139,8 @@ class Structures:
     _by_id: dict[int, tuple[int, Steps]] = field(default_factory=dict)
     tiles: dict[int, Sequence[Suits]] = field(default_factory=dict)
     """The conditions that `search/thread_tiles.py` has prepared, by structure number."""
+    conditions: dict[tuple[Any, ...], Suits] = field(default_factory=dict)
+    """The same, each once, by what they ask for."""
     _tables: _Tables | None = None
     _alike: list[Numbers] = field(default_factory=list)
 

@@ -27,7 +27,7 @@ from autosched.search.product_slices import fill_product_slices
 from autosched.search.rules.protocol import Context
 from autosched.search.structure import Steps
 from autosched.search.thread_bind import bind_tiles, thread_bind
-from autosched.search.thread_tiles import fill_thread_tiles
+from autosched.search.thread_tiles import FillThreadTiles
 from autosched.search.window_tiles import fill_windows
 from autosched.state import queries
 from autosched.state.state import State
@@ -51,10 +51,15 @@ CPU_RULES = Rules(
     (fill_blocks, fill_windows, fill_slices, fill_tile_size, change_compute_location),
     (parallel, unroll, vectorize, forbid_nested_parallel),
 )
-GPU_RULES = Rules(
-    (fill_product_slices, fill_thread_tiles, fill_tile_size, bind_tiles),
-    (thread_bind, pipeline, unroll),
-)
+
+
+def gpu_rules() -> Rules:
+    """The rules for a GPU, with what one of them remembers."""
+    return Rules(
+        (fill_product_slices, FillThreadTiles(), fill_tile_size, bind_tiles),
+        (thread_bind, pipeline, unroll),
+    )
+
 
 _BATCH = 32  # attempts are made in multiples of it
 _MOST_ATTEMPTS = 1 << 14  # in a batch, however many samples are wanted
@@ -72,7 +77,7 @@ class Sampler:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._rules = GPU_RULES if self._context.is_gpu else CPU_RULES
+        self._rules = gpu_rules() if context.is_gpu else CPU_RULES
         self._bounds = Bounds(context.dag)
 
     def drawn(

@@ -19,7 +19,7 @@ import numpy as np
 from autosched.arith import eval_bound
 from autosched.search.factors import divisors, factorizations
 from autosched.search.initial import Rng, pick
-from autosched.search.population import Flags, Floats, Numbers, Rows, Structures
+from autosched.search.population import Flags, Floats, Numbers, Rows, Structures, Suits
 from autosched.search.rules.common import FEW_BLOCKS
 from autosched.search.rules.protocol import Context
 from autosched.search.structure import Structure
@@ -36,6 +36,7 @@ from autosched.transform.device.alignment import WIDEST
 
 _ROUNDS, _NEAT_ROUNDS, _AT_ONCE = 24, 4, 512
 """Attempts to draw a suitable tile, attempts to draw a NEAT one, and tiles drawn in an attempt."""
+_HOPELESS = 16
 _THREADS, _OWN, _TERMS = (64, 512), (16, 128), (4, 64)
 """Ranges of fast products: threads of a block, elements of a thread, terms of a tile in shared
 memory."""
@@ -157,31 +158,50 @@ def sizes_of(state: State, stage_id: int) -> tuple[int, ...]:
     return tuple(e.value if isinstance(e, IntImm) else 1 for e in extents)
 
 
-def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
-    """Draw the lengths of tiled stages among those that suit threads and shared memory.
+class FillThreadTiles:
+    """Draws the lengths of tiled stages among those that suit threads and shared memory.
 
     A third of the time the lengths also meet the conditions of fast products (Shape.FAST), and
-    another third those of the fastest (Shape.NEAT), if such lengths are found. If no suitable
-    lengths are found, they stay open. In Ansor's space nothing is drawn here, or, if the context is
-    `fitting`, any suitable lengths.
+    another third those of the fastest (Shape.NEAT), if such lengths are found. A shape that a stage
+    has never had in _HOPELESS draws is not tried again. If no suitable lengths are found, they stay
+    open. In Ansor's space nothing is drawn here, or, if the context is `fitting`, any suitable
+    lengths.
     """
-    if not context.fits_tiles:
-        return state
-    every = _SHAPES[-1:] if context.options.space == "ansor" else _SHAPES
-    steps = list(state.steps)
-    for root, tiled in tiled_roots(state).items():
-        sizes, width = sizes_of(state, root), bytes_of(state, tiled)
-        for stage_id in tiled:
-            own = _tiled(context, state, stage_id, sizes, width)
-            if own is None:
-                continue
-            shapes = every[pick(rng, len(every)) :]
-            found = next(filter(None, (own.drawn(rng, shape) for shape in shapes)), None)
-            for k, lengths in found.items() if found else ():
-                step = steps[k]
-                assert isinstance(step, SplitStep)
-                steps[k] = replace(step, lengths=lengths)
-    return state.with_steps(steps)
+
+    __name__ = "fill_thread_tiles"
+
+    def __init__(self) -> None:
+        # Draws in vain; of the tile, too, without which the ids in its key might be used again.
+        self._missed: dict[tuple[Any, ...], tuple[int, _Tile]] = {}
+
+    def __call__(self, context: Context, state: State, rng: Rng) -> State | None:
+        """The state with these lengths."""
+        if not context.fits_tiles:
+            return state
+        every = _SHAPES[-1:] if context.options.space == "ansor" else _SHAPES
+        steps = list(state.steps)
+        for root, tiled in tiled_roots(state).items():
+            sizes, width = sizes_of(state, root), bytes_of(state, tiled)
+            for stage_id in tiled:
+                own = _tiled(context, state, stage_id, sizes, width)
+                if own is None:
+                    continue
+                shapes = every[pick(rng, len(every)) :]
+                found = next(filter(None, (self._drawn(own, rng, each) for each in shapes)), None)
+                for k, lengths in found.items() if found else ():
+                    step = steps[k]
+                    assert isinstance(step, SplitStep)
+                    steps[k] = replace(step, lengths=lengths)
+        return state.with_steps(steps)
+
+    def _drawn(self, tiled: _Tiled, rng: Rng, shape: Shape) -> dict[int, tuple[int, ...]] | None:
+        key = shape, tiled.tile.key
+        missed, tile = self._missed.get(key, (0, tiled.tile))
+        if missed == _HOPELESS:
+            return None
+        found = tiled.drawn(rng, shape)
+        self._missed[key] = (0 if found else missed + 1), tile
+        return found
 
 
 def _tiled(
@@ -253,7 +273,7 @@ class _Tiled:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Tile:
     """A tiled stage whose lengths stand in rows of numbers.
 
@@ -270,6 +290,13 @@ class _Tile:
     axes: Sequence[Var]
     loads: Sequence[ProducerLoad]
     held: int | None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for tiles that are judged alike."""
+        columns = tuple(map(tuple, self.columns))
+        axes, loads = tuple(map(id, self.axes)), frozenset(map(id, self.loads))
+        return columns, self.sizes, self.width, axes, loads, self.held
 
     @staticmethod
     def of(
@@ -359,12 +386,17 @@ def _reach(index: Expr, lengths: Mapping[Var, Numbers]) -> Numbers | Floats:
     return np.array([reach(*values) for values in rows])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Fetch:
     """A vectorised copy: the column `lanes` of its vector length, and the bytes of an element."""
 
     lanes: int
     width: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Equal for copies that are judged alike."""
+        return self.lanes, self.width
 
     def suited(self, context: Context, numbers: Numbers) -> Flags:
         """Which rows have vectors that fit an instruction: (rows,)."""
@@ -379,12 +411,25 @@ def suited(context: Context, structures: Structures, rows: Rows) -> Flags:
     found = np.ones(len(rows), bool)
     if not context.is_gpu or context.options.space == "ansor":
         return found
+    asked: dict[Suits, list[int]] = {}  # most structures share their conditions
     for number in np.unique(rows.structures).tolist():
-        if number not in structures.tiles:
-            structures.tiles[number] = _tiles(context, structures.known[number])
-        mine = np.flatnonzero(rows.structures == number)
-        for part in structures.tiles[number]:
-            found[mine] &= part.suited(context, rows.numbers[mine])
+        for condition in _conditions(context, structures, number):
+            asked.setdefault(condition, []).append(number)
+    for condition, numbers in asked.items():
+        asks = np.zeros(len(structures.known), bool)
+        asks[numbers] = True
+        mine = np.flatnonzero(asks[rows.structures])
+        found[mine] &= condition.suited(context, rows.numbers[mine])
+    return found
+
+
+def _conditions(context: Context, structures: Structures, number: int) -> Sequence[Suits]:
+    """The conditions on rows of a structure; equal ones are the same object."""
+    found = structures.tiles.get(number)
+    if found is None:
+        parts = _tiles(context, structures.known[number])
+        found = [structures.conditions.setdefault(part.key, part) for part in parts]
+        structures.tiles[number] = found
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -12,10 +13,18 @@ import pytest
 from autosched.features.batched.sets import batched_features
 from autosched.features.sets import ANSOR
 from autosched.search.evolution import mutated
+from autosched.search.initial import Rng
 from autosched.search.options import SearchOptions
 from autosched.search.population import Structures, moved_factors
 from autosched.search.space import SearchSpace
-from autosched.search.thread_tiles import ThreadTile, fill_thread_tiles, suited, suits
+from autosched.search.thread_tiles import (
+    FillThreadTiles,
+    Shape,
+    ThreadTile,
+    _Tiled,
+    suited,
+    suits,
+)
 from autosched.state.iterator import Annotation
 from autosched.state.steps import AnnotationStep, MatrixTilesStep, PragmaStep, SplitStep, Step
 from autosched.target import THREAD_BYTES, HardwareParams, cuda_target
@@ -23,6 +32,10 @@ from autosched.task import Task
 
 GPU = HardwareParams.default("cuda")
 TARGET = cuda_target("sm_90")
+
+
+IMAGE: dict[str, Any] = {"N": 1, "H": 14, "W": 14, "CI": 8, "CO": 16, "K": 3}
+IMAGE |= {"stride": 1, "padding": 1}
 
 
 def matmul(size: int = 1024, **types: str) -> Task:
@@ -104,7 +117,7 @@ def test_ansors_space_draws_as_before() -> None:
     space = SearchSpace(matmul(), SearchOptions(space="ansor"))
     rng = np.random.default_rng(0)
     (sketch,) = space.sketches
-    assert fill_thread_tiles(space.context, sketch, rng) is sketch
+    assert FillThreadTiles()(space.context, sketch, rng) is sketch
     tiles = [lengths(steps) for steps in space.sample(np.random.default_rng(0), 64)]
     own = [math.prod(n for t in tile for n in (t[0], *t[2:])) for tile in tiles]
     assert max(own) * 4 > THREAD_BYTES
@@ -246,3 +259,50 @@ def test_all_rows_suit_where_nothing_is_tiled_by_threads() -> None:
         structures = Structures()
         rows = structures.rows(space.sample(np.random.default_rng(0), 8))
         assert suited(space.context, structures, rows).all()
+
+
+def test_a_shape_that_nothing_has_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution of few channels has no fast tiles, which is found in a dozen draws."""
+    tried: Counter[tuple[Shape, bool]] = Counter()
+    drawn = _Tiled.drawn
+
+    def noted(self: _Tiled, rng: Rng, shape: Shape) -> dict[int, tuple[int, ...]] | None:
+        found = drawn(self, rng, shape)
+        tried[shape, found is not None] += 1
+        return found
+
+    monkeypatch.setattr(_Tiled, "drawn", noted)
+    small = Task.from_workload("conv2d_nchw_bn_relu", target=TARGET, **IMAGE)
+    for _ in range(2):
+        space = SearchSpace(small)
+        tried.clear()
+        assert len(space.attempts(np.random.default_rng(0), 64)) > 32
+        for shape in (Shape.FAST, Shape.NEAT):
+            assert 0 < tried[shape, False] <= 16 * len(space.sketches)
+        assert tried[Shape.ANY, True] > 32
+    tried.clear()
+    SearchSpace(matmul()).attempts(np.random.default_rng(0), 64)
+    assert min(tried[shape, True] for shape in Shape) > 16
+
+
+@pytest.mark.parametrize(
+    "task",
+    [matmul(200), Task.from_workload("conv2d_nchw_bn_relu", target=TARGET, **IMAGE)],
+    ids=["matmul", "conv2d"],
+)
+def test_conditions_of_structures_are_worked_out_once_each(task: Task) -> None:
+    """Each size of a fetch makes a structure of its own."""
+    space = SearchSpace(task)
+    structures = Structures()
+    rows = structures.rows(space.attempts(np.random.default_rng(0), 64))
+    for _ in range(4):
+        rows = moved_factors(structures, rows, np.random.default_rng(1), 64)
+    found = suited(space.context, structures, rows)
+    assert 0 < found.sum() < len(rows)
+    assert len(structures.known) > 8
+    asked = {condition for tiles in structures.tiles.values() for condition in tiles}
+    assert len(asked) < len(structures.known) / 2
+    for k in range(len(rows)):
+        alone = Structures()
+        row = alone.rows(structures.candidates(rows.take(np.array([k]))))
+        assert suited(space.context, alone, row).tolist() == [found[k]]
