@@ -45,9 +45,7 @@ class Bounds:
         if self._extents is not None and len(states) >= _FEW:
             try:
                 return self._extents([state.steps for state in states])
-            except (
-                Exception
-            ) as error:  # a bug must not end the run: one by one, they may still work
+            except Exception as error:  # a bug must not end the run: each may still work
                 self._extents = None
                 warn(
                     "bounds are inferred one by one, which takes longer, because those of many "
