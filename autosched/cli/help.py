@@ -57,8 +57,25 @@ def _get_help(command: Any, context: Any) -> str:
     return text.rstrip("\n")
 
 
+def _printed(option: Any) -> Any:
+    """The option --help, whose text is printed as results are: a reader may go away."""
+
+    def show(context: Any, _: Any, wanted: bool) -> None:
+        if wanted and not context.resilient_parsing:
+            plain(context.get_help())
+            context.exit()
+
+    if option is not None:
+        option.callback = show
+    return option
+
+
 class Command(TyperCommand):
     """A command with help that fits the terminal, and only its results on standard output."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option --help."""
+        return _printed(super().get_help_option(ctx))
 
     def get_help(self, ctx: Any) -> str:
         """The text of --help."""
@@ -72,6 +89,10 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group of commands with help that fits the terminal."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option --help."""
+        return _printed(super().get_help_option(ctx))
 
     def get_help(self, ctx: Any) -> str:
         """The text of --help."""

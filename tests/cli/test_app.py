@@ -217,8 +217,9 @@ def command(*args: str | int | Path, cwd: Path, **keywords: Any) -> Popen[str]:
     return result
 
 
-def test_a_closed_pipe_ends_quietly(tmp_path: Path, log: Path) -> None:
-    with command("show", log, "--as", "asm", cwd=tmp_path) as process:
+@pytest.mark.parametrize("options", [("--as", "asm"), ("--help",)])
+def test_a_closed_pipe_ends_quietly(tmp_path: Path, log: Path, options: tuple[str, ...]) -> None:
+    with command("show", log, *options, cwd=tmp_path) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.wait(300) == 0
