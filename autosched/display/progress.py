@@ -1,4 +1,6 @@
-"""Live progress of a tuning run: a line that moves on a terminal, plain lines elsewhere."""
+"""Live progress of a tuning run: a line that moves on a terminal, plain lines elsewhere.
+
+A terminal without cursor movements (TERM=dumb) gets plain lines."""
 
 from __future__ import annotations
 
@@ -146,7 +148,7 @@ def make_observer(
             yield replace_output
         finally:
             output.flush()
-    elif console.is_terminal:
+    elif console.is_terminal and not console.is_dumb_terminal:
         screen = _Screen(trials, table, time_budget_s)
         with Live(screen, console=console, transient=True):
 

@@ -124,6 +124,15 @@ def test_a_terminal_shows_the_line_from_the_start(width: int) -> None:
     assert "None" not in text
 
 
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    written, console = terminal(80)
+    with make_observer(quiet=False, console=console, trials=8) as observer:
+        observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
+    assert "] 4/8 trials, best 1 us" in written.getvalue()
+    assert "\x1b" not in written.getvalue()
+
+
 def test_trials_move_within_a_round() -> None:
     written, console = terminal(80)
     for part, shown in (
