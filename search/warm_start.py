@@ -62,7 +62,7 @@ def warm_start(
             featurize = task_featurizer(task, helper, features, limits, warning)
             rows = featurize([record.steps for record in mine])
         except AutoschedError as error:
-            problems.append(f"{len(mine)} records of task {key}: {error}")
+            problems.append(f"{count(len(mine), 'record')} of task {key}: {error}")
             continue
         costs = [record.result.cost for record in mine]
         learner.add(f"warm start {key} {place}", rows, costs)

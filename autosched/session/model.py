@@ -174,7 +174,8 @@ def _warm_start(
         warning(f"--workload {source}: no line has such a workload key; it was not used")
     if paths and not used and not continued:
         names = ", ".join(map(str, paths))
+        hold = "holds" if len(paths) == 1 else "hold"
         raise ConfigError(
-            f"warm start: {names} hold nothing to learn from; expected valid records of a task on "
-            f"{kind}"
+            f"warm start: {names} {hold} nothing to learn from; expected valid records of a task "
+            f"on {kind}"
         )

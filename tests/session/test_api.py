@@ -475,7 +475,7 @@ def test_models_are_saved_loaded_and_warm_started(
         learning(second, load_model=tmp_path / "none.json")
     with pytest.raises(ConfigError, match="cannot load or save the cost model LongIsGood"):
         learning(second, cost_model=LongIsGood(), save_model=model)
-    with pytest.raises(ConfigError, match=r"warm start: .* hold nothing to learn from"):
+    with pytest.raises(ConfigError, match=r"warm start: .* holds nothing to learn from"):
         (tmp_path / "empty.jsonl").write_text("")
         learning(second, warm_start=tmp_path / "empty.jsonl")
 
