@@ -147,6 +147,7 @@ class Session:
         self._measure = measure or MeasureOptions()
         self._messages = messages or Messages()
         self._overwrite = overwrite
+        self._tell_no_gpus()
         self._require_writable()
         self._recover()
         self._earlier = self._read_earlier(self._messages.warning)
@@ -422,6 +423,15 @@ class Session:
         self._open.callback(log.close)
         self._written = log
         return log
+
+    def _tell_no_gpus(self) -> None:
+        """Warn of GPUs that are named for tasks of a CPU; a configuration may be for both."""
+        target = self.jobs[0].task.target
+        if self._measure.devices and not target.is_gpu:
+            self._messages.warning(
+                f"measure.devices names GPUs, and the target is {target.kind}: nothing is measured "
+                "on them"
+            )
 
     def _recover(self) -> None:
         """Take over the results that killed runs left beside the record file."""

@@ -12,7 +12,7 @@ from autosched.search.options import SearchOptions
 from autosched.search.progress import Progress
 from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
-from autosched.session.session import Job, Messages, Session
+from autosched.session.session import Job, MeasureOptions, Messages, Session
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
 from kit.passes import ONE
@@ -56,6 +56,14 @@ def test_the_objective_of_one_task_is_weighted(measurer: UseMeasurer, jobs: list
     best = result.tasks[0].best
     assert best is not None
     assert result.objective == 2.0 * best.result.cost
+
+
+def test_gpus_that_are_named_for_a_cpu_are_told(jobs: list[Job]) -> None:
+    warning: list[str] = []
+    Session(jobs, measure=MeasureOptions(devices="all"), messages=Messages(warning=warning.append))
+    assert warning == [
+        "measure.devices names GPUs, and the target is cpu: nothing is measured on them"
+    ]
 
 
 def test_what_is_told(measurer: UseMeasurer, jobs: list[Job], tmp_path: Path) -> None:
