@@ -6,6 +6,7 @@ leads to a message instead of the loss of an evening's records.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -37,6 +38,7 @@ REPORT_MARK = "autosched report"
 
 _HEAD = 1 << 20  # bytes that are read: a record file's first lines may be torn
 _GZIP = 31  # zlib's number for a gzip header
+_GZIP_MARK = b"\x1f\x8b"
 
 # How lines of record files begin: an environment, a record, an Ansor v0.6 record.
 _RECORD = re.compile(rb'^\{\s*"(environment|task|schema|i|r)"\s*:', re.MULTILINE)
@@ -168,7 +170,7 @@ def kind_of(path: Path) -> FileKind | None:
         head = file.read(_HEAD)
         file.seek(max(0, file.seek(0, os.SEEK_END) - _HEAD))
         tail = file.read()
-    if head.startswith(b"\x1f\x8b"):
+    if head.startswith(_GZIP_MARK):
         head = _unzipped(head)
     if re.match(rb'\s*\{\s*"learner"', head):
         return FileKind.MODEL if b'"offset"' in head else None
@@ -192,6 +194,8 @@ def _other_kind(path: Path, kind: FileKind) -> str:
         found = kind_of(path)
     except OSError as error:
         return f"the file there cannot be read ({error.strerror})"
+    if found is kind is FileKind.MODEL and not _is_whole(path):
+        return "the cost model there is cut short or damaged"
     if found is kind:
         return ""
     if found is None:
@@ -227,6 +231,16 @@ def _is_dataset(path: Path, head: bytes, tail: bytes) -> bool:
             return {"features.npy", "row_candidate.npy"} <= set(archive.namelist())
     except zipfile.BadZipFile:
         return False
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the JSON of a file, which may be gzip, is complete."""
+    data = path.read_bytes()
+    try:
+        json.loads(gzip.decompress(data) if data.startswith(_GZIP_MARK) else data)
+    except (ValueError, RecursionError, EOFError, OSError, zlib.error):
+        return False
+    return True
 
 
 def _unzipped(data: bytes) -> bytes:

@@ -172,6 +172,18 @@ def test_only_its_own_kind_is_replaced(tmp_path: Path, file: str, writer: str) -
     assert not list(tmp_path.glob("*.part"))
 
 
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_a_model_that_is_cut_short_is_kept(tmp_path: Path, suffix: str) -> None:
+    """The rest of it may be elsewhere."""
+    path = tmp_path / f"m{suffix}"
+    write_model(path)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(ConfigError, match=r"cost model there is cut short or damaged; give anoth"):
+        write_model(path)
+    write_model(path, overwrite=True)
+    write_model(path)
+
+
 @pytest.mark.parametrize("writer", WRITERS)
 def test_an_empty_file_may_be_written(tmp_path: Path, writer: str) -> None:
     write, own, name = WRITERS[writer]
