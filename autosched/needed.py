@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from traceback import walk_tb
 from typing import Any
 
 from autosched.errors import ConfigError
@@ -16,6 +17,16 @@ XGBOOST = (
     "(--set cost_model.kind=random); autosched doctor says more"
 )
 """The remedy where XGBoost cannot be imported."""
+
+_REQUIRED = {
+    "llvmlite": "llvmlite",
+    "ml_dtypes": "ml_dtypes",
+    "numpy": "numpy",
+    "pydantic": "pydantic",
+    "rich": "rich",
+    "ruamel": "ruamel.yaml",
+    "typer": "typer",
+}  # packages that every installation has: module -> distribution
 
 
 def needed(name: str, remedy: str, broken: str = "") -> Any:
@@ -32,6 +43,25 @@ def needed(name: str, remedy: str, broken: str = "") -> Any:
         raise ConfigError(f"{error.name} is not installed; {remedy}") from error
     except Exception as error:
         raise _broken(name, error, broken or remedy) from error
+
+
+def failed_import(error: Exception) -> ConfigError | None:
+    """The error to show if `error` ended the import of a package that autosched always needs."""
+    importing = [
+        str(frame.f_globals.get("__name__")).partition(".")[0]
+        for frame, _ in walk_tb(error.__traceback__)
+        if frame.f_code.co_name == "<module>"
+    ]
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing in _REQUIRED and missing not in importing:
+        return ConfigError(f"{missing} is not installed; pip install {_REQUIRED[missing]}")
+    why = (
+        error.__cause__ if isinstance(error.__cause__, Exception) else error
+    )  # NumPy writes a page
+    for name in reversed(importing):
+        if name in _REQUIRED:
+            return _broken(name, why, f"pip install --force-reinstall {_REQUIRED[name]}")
+    return None
 
 
 def mended(remedy: str) -> str:

@@ -95,3 +95,38 @@ def test_a_python_without_docstrings(tmp_path: Path) -> None:
     )
     assert says.stdout.startswith("joined is installed and cannot be imported (AttributeError:")
     assert says.stdout.endswith("PYTHONOPTIMIZE=2; where that does not help, install it\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["raise OSError('bad')", "raise ImportError('\\n\\nlong') from OSError('bad')"]
+)
+@pytest.mark.parametrize("package", ["llvmlite", "numpy", "rich"])
+def test_the_command_line_names_a_required_package_that_is_broken(
+    tmp_path: Path, package: str, line: str
+) -> None:
+    (tmp_path / f"{package}.py").write_text(line)
+    done = command_with(tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: {package} is installed and cannot be imported (OSError: bad); "
+        f"pip install --force-reinstall {package}\n"
+    )
+
+
+def test_the_command_line_names_a_required_package_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['numpy'] = None")
+    done = command_with(tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: numpy is not installed; pip install numpy\n"
+
+
+def command_with(folder: Path) -> subprocess.CompletedProcess[str]:
+    """`autosched tune` with the modules of a folder before all others."""
+    root = Path(__file__).parents[1]
+    return subprocess.run(
+        [sys.executable, "-m", "autosched", "tune", "matmul", "M=8", "N=8", "K=8", "--dry-run"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{root}"},
+        capture_output=True,
+        text=True,
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 
+from autosched.needed import failed_import
 from autosched.process.garbage import never_collect, rarely_collect
 
 
@@ -15,9 +17,15 @@ def main() -> None:
     rarely_collect()
     # Looking for plugins in all installed packages takes 30 ms, and our models have none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
-    from autosched.cli.app import run
-
     try:
+        from autosched.cli.app import run
+
         run()
+    except Exception as error:
+        problem = failed_import(error)
+        if problem is None:
+            raise
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(2)
     finally:
         never_collect()

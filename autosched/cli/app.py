@@ -25,6 +25,7 @@ from autosched.cli.records_app import records_app
 from autosched.cli.tuning_app import lower, tune
 from autosched.display.console import tell
 from autosched.errors import AutoschedError
+from autosched.needed import failed_import
 
 _INTERRUPTED = 130
 
@@ -181,6 +182,8 @@ def run() -> None:
         warn("interrupted")
         sys.exit(_INTERRUPTED)
     except (AutoschedError, OSError) as error:
+        if failed_import(error) is not None:
+            raise
         warn(f"error: {error}")
         sys.exit(2)
     except MemoryError as error:
