@@ -1,6 +1,7 @@
 """Candidates are lowered as their task asks, whatever makes code of them."""
 
 import ast
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from autosched.candidate import (
     lower_candidate,
 )
 from autosched.driver import lower_steps
+from autosched.errors import CompileError
 from autosched.referee.check import Verdict, check_candidate
 from autosched.referee.scale_workload import scaled
 from autosched.runtime.cpu import load
@@ -119,3 +121,46 @@ def test_a_cubin_is_made_with_the_passes(passes: Path) -> None:
     mine = GPU.with_lowering(["my_passes.py:Zero"])
     built = [build_cuda_candidate(task, steps).source for task in (GPU, mine)]
     assert built == [cuda_source_of_candidate(task, steps).source for task in (GPU, mine)]
+
+
+CALLS = """
+from autosched.tir.expr import Call
+from autosched.tir.stmt import BufferStore
+from autosched.tir.walk import map_children
+from autosched.transform.framework.passes import FunctionPass
+
+
+class Powers(FunctionPass):
+    name = "Powers"
+    op, arguments = "pow", 1
+
+    def apply(self, func, ctx):
+        return func.with_body(self.call(func.body))
+
+    def call(self, s):
+        s = map_children(s, self.call)
+        if not isinstance(s, BufferStore):
+            return s
+        return s.with_(value=Call(s.value.dtype, self.op, (s.value,) * self.arguments))
+
+
+class Shifts(Powers):
+    name = "Shifts"
+    op, arguments = "shift_left", 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Powers", "TypeError: "),
+        ("Shifts", "LLVM rejected the generated code: LLVM IR parsing error .* error: instruction"),
+    ],
+)
+def test_code_that_cannot_be_compiled_names_the_passes(passes: Path, name: str, why: str) -> None:
+    (passes.parent / "calls.py").write_text(CALLS)
+    mine = TASK.with_lowering([ONE, f"calls.py:{name}"])
+    with pytest.raises(CompileError) as refused:
+        build_candidate(mine, TILED)
+    message = f"the code cannot be compiled after {ONE}, calls.py:{name}: {why}"
+    assert re.match(message, str(refused.value)) and "\n" not in str(refused.value)
