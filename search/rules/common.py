@@ -14,6 +14,10 @@ MOST_READS = 64
 """The most reads that inlining a stage may cause. In a chain of stencils, each inlined into the
 next, reads multiply: eight stencils of five points read an input 390,625 times for each result."""
 
+MOST_READS_AS_ANSOR = 1 << 12
+"""As MOST_READS, in Ansor's space. Ansor has no limit: of 40 stages that each read the two before
+them, its sketch reads the first 100 million times."""
+
 FEW_BLOCKS = 128
 """Fewer blocks leave multiprocessors of a large GPU (an A100 has 108, an H100 132) without work."""
 
@@ -21,31 +25,37 @@ FEW_BLOCKS = 128
 def always_inlinable(context: Context, state: State, stage_id: int) -> bool:
     """Whether the stage is inlined wherever it is read, because it costs nothing to repeat.
 
-    Outside of Ansor's space, inlining must not cause more than MOST_READS reads.
+    Inlining must not cause more than MOST_READS reads, in Ansor's space MOST_READS_AS_ANSOR.
     """
+    most = MOST_READS_AS_ANSOR if context.options.space == "ansor" else MOST_READS
     return (
         not state.stages[stage_id].is_placeholder
         and not queries.is_output(state, stage_id)
         and not queries.has_reduce_iter(state, stage_id)
         and (context.is_gpu or queries.is_strictly_inlineable(state, stage_id))
-        and (context.options.space == "ansor" or _reads_if_inlined(state, stage_id) <= MOST_READS)
+        and _reads_if_inlined(state, stage_id) <= most
     )
 
 
 def _reads_if_inlined(state: State, stage_id: int) -> int:
     """How many reads inlining the stage causes in total; 0 if it is read in a single place."""
-    places = _places(state, stage_id)
+    places = _places(state, stage_id, {})
     reads = sum(map(len, state.access_dag.access.read_from[stage_id].values()))
     return places * reads if places > 1 else 0
 
 
-def _places(state: State, stage_id: int) -> int:
-    """In how many places the stage is read, with those of readers that are inlined themselves."""
-    readers = state.access_dag.access.read_by[stage_id].items()
-    return sum(
-        len(accesses) * (_places(state, k) if state.stages[k].is_inlined else 1)
-        for k, accesses in readers
-    )
+def _places(state: State, stage_id: int, known: dict[int, int]) -> int:
+    """In how many places the stage is read, with those of readers that are inlined themselves.
+
+    `known` are those of stages that have been asked for.
+    """
+    if stage_id not in known:
+        readers = state.access_dag.access.read_by[stage_id].items()
+        known[stage_id] = sum(
+            len(accesses) * (_places(state, k, known) if state.stages[k].is_inlined else 1)
+            for k, accesses in readers
+        )
+    return known[stage_id]
 
 
 def structure(context: Context) -> str:

@@ -278,3 +278,13 @@ def test_many_stages_that_read_the_two_before_them() -> None:
     got = np.empty_like(want)
     load(build_steps(task.dag, steps, task.target))(first, got)
     assert compare("T59", got, want) is None
+
+
+def test_inlining_ends_in_ansors_space_too() -> None:
+    """Inlined one into the other, the last of these stages would read the first 10**8 times."""
+    stages = [f"T{k}[i, j] = T{k - 1}[i, j] + T{k - 2}[i, j]" for k in range(2, 40)]
+    text = "; ".join(["T1[i, j] = T0[i, j] * 2", *stages])
+    task = Task.from_expression(text, {"T0": (32, 48)})
+    (sketch,) = sketches_of(task, "ansor")
+    assert [stage.is_inlined for stage in sketch.stages].count(False) == 9
+    assert_right(task, [sketch], each=1)
