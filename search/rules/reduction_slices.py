@@ -9,11 +9,15 @@ slices is drawn like the lengths of other splits. A thread or a warp computes ea
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from autosched.search.factors import divisors
 from autosched.search.rules.gpu import CROSS_THREAD_REDUCTION
 from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
-from autosched.search.rules.tiling import fuse_reductions
+from autosched.search.rules.tiling import fuse_reductions, iters_of
 from autosched.state import queries
+from autosched.state.iterator import IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.walk import free_vars
@@ -37,17 +41,22 @@ def is_sliced(state: State, stage_id: int) -> bool:
     reduced = {axis.var for axis in op.reduce_axis}
     loads = [load for load in op.loads if load.indices]
     rows = any(reduced & set(free_vars(load.indices[-1])) for load in loads)
-    return terms >= LEAST_TERMS and elements <= (FEW_ROWS if rows else FEW) and _least(terms) > 1
+    if terms < LEAST_TERMS or elements > (FEW_ROWS if rows else FEW):
+        return False
+    return (
+        _least([it.extent_or_unknown for it in iters_of(state, stage_id, IterKind.REDUCTION)]) > 1
+    )
 
 
-def _least(terms: int) -> int:
-    """The smallest number of slices; 1 if the terms cannot be cut."""
-    return next((d for d in divisors(terms) if 1 < d < terms), 1)
+def _least(lengths: Sequence[int]) -> int:
+    """The smallest number of slices of loops of these lengths; 1 if their terms cannot be cut."""
+    terms = math.prod(lengths)
+    return min((d for length in lengths for d in divisors(length) if 1 < d < terms), default=1)
 
 
 def _slice(context: Context, state: State, stage_id: int) -> Next:
     state, fused = fuse_reductions(state, stage_id)
-    least = _least(fused.extent_or_unknown)
+    least = _least([fused.extent_or_unknown])
     if least == 1:  # too many terms for one loop: a part of them was fused, which cannot be cut
         return []
     state, (outer, _) = state.split(stage_id, fused, [least], inner_to_outer=False)

@@ -70,6 +70,14 @@ def test_what_is_sliced(expr: str, shape: list[int], number: int) -> None:
     assert len(slices(task_of(expr, {"A": shape}))) == number
 
 
+def test_loops_of_more_terms_than_64_bits_can_count() -> None:
+    """Their number is no product of primes that could be found in time."""
+    most = 2**31 - 1
+    terms = ", ".join(f"{k} < {most}" for k in "jkl")
+    sketches = slices(task_of(f"S[i] = sum({terms}, A[i] + j)", {"A": [2]}))
+    assert sketches == []  # one axis alone can be a loop of its own, and its length is prime
+
+
 def test_what_is_tiled_is_not_sliced() -> None:
     product = "C[i, j] = sum(k, A[i, k] * B[k, j])"
     found = slices(task_of(product, {"A": [32, 4096], "B": [4096, 64]}))
