@@ -55,9 +55,8 @@ def failed_import(error: Exception) -> ConfigError | None:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing in _REQUIRED and missing not in importing:
         return ConfigError(f"{missing} is not installed; pip install {_REQUIRED[missing]}")
-    why = (
-        error.__cause__ if isinstance(error.__cause__, Exception) else error
-    )  # NumPy writes a page
+    # NumPy writes a page of its own around the cause.
+    why = error.__cause__ if isinstance(error.__cause__, Exception) else error
     for name in reversed(importing):
         if name in _REQUIRED:
             return _broken(name, why, f"pip install --force-reinstall {_REQUIRED[name]}")

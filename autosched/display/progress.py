@@ -1,6 +1,7 @@
 """Live progress of a tuning run: a line that moves on a terminal, plain lines elsewhere.
 
-A terminal without cursor movements (TERM=dumb) gets plain lines."""
+A terminal without cursor movements (TERM=dumb) gets plain lines.
+"""
 
 from __future__ import annotations
 
