@@ -11,7 +11,7 @@ from autosched.arguments import found
 from autosched.errors import AutoschedError
 from autosched.tir.buffer import Buffer
 from autosched.tir.constants import is_negative, is_whole
-from autosched.tir.dtype import bool_
+from autosched.tir.dtype import DType, bool_
 from autosched.tir.expr import (
     And,
     BinaryExpr,
@@ -241,7 +241,10 @@ class _Checker:
     def expr(self, root: Expr) -> None:
         """Check an expression under the present bindings, unless that was done already."""
         if not isinstance(root, Expr):
-            raise VerifyError(f"expected an expression, {found(root)}")
+            raise _unprintable(f"expected an expression, {found(root)}", "an expression")
+        kind = type(root).__name__
+        if not isinstance(root.dtype, DType):
+            raise _unprintable(f"{kind}.dtype: expected a DType, {found(root.dtype)}", kind)
         if root in self._checked:
             return
         if isinstance(root, Let):

@@ -94,6 +94,15 @@ BAD: dict[str, Callable[[type[Programs]], Stmt]] = {
     "For.body: expected Stmt, found None": lambda t: good(t).with_(body=None),
     "For.extent: expected Expr, found 4": lambda t: t.loop(I, 2, good(t).with_(extent=4)),
     "expected an expression, found 0": lambda t: Evaluate(BufferLoad(A, (cast(Any, 0), IntImm(0)))),
+    "expected an expression, found 'x'": lambda t: Evaluate(
+        Call(float32, "exp", cast(Any, ("x",)))
+    ),
+    "Call.dtype: expected a DType, found 'float32'": lambda t: Evaluate(
+        Call(cast(Any, "float32"), "exp", (ONE,))
+    ),
+    "IntImm.dtype: expected a DType, found 9": lambda t: Evaluate(
+        Call(float32, "exp", (IntImm(0, cast(Any, 9)),))
+    ),
     "its extent int64": lambda t: type(good(t))(
         I, IntImm(0), op.const(8, "int64"), good(t).kind, Evaluate(IntImm(0))
     ),
