@@ -6,6 +6,7 @@ import re
 
 from autosched.errors import ConfigError
 from autosched.measure.cluster.link import Link
+from autosched.needed import needed
 
 _HOST_PORT = re.compile(r"(ray://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
 WANTED = "ray://HOST:PORT, HOST:PORT, auto (the cluster of this machine) or local"
@@ -21,13 +22,11 @@ def require_address(where: str, address: str) -> str:
 def connect(address: str) -> Link:
     """Connect to a cluster. Raises ConfigError when Ray is missing or no cluster answers."""
     require_address("target.hosts", address)
-    try:
-        from autosched.measure.cluster.ray_link import RayLink
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "ray":
-            raise
-        raise ConfigError(
-            "target.hosts: Ray is not installed; pip install 'autosched[ray]' here and on every "
-            "node"
-        ) from error
+    needed(
+        "ray",
+        "target.hosts needs it: pip install 'autosched[ray]' here and on every node",
+        "target.hosts needs it: pip install --force-reinstall ray",
+    )
+    from autosched.measure.cluster.ray_link import RayLink
+
     return RayLink(address)

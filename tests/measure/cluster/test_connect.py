@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,5 +29,18 @@ def test_without_ray_the_error_says_how_to_install_it(monkeypatch: pytest.Monkey
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "autosched.measure.cluster.ray_link", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"Ray is not installed; pip install 'autosched\[ray\]'"):
+    with pytest.raises(
+        ConfigError, match=r"ray is not installed; .*pip install 'autosched\[ray\]'"
+    ):
+        connect("auto")
+
+
+def test_a_ray_that_is_broken_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ray"]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "ray.py").write_text("raise OSError('bad')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"^ray is installed and cannot be imported \(OSError: bad"
+    ):
         connect("auto")
