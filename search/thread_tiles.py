@@ -163,16 +163,16 @@ class FillThreadTiles:
 
     A third of the time the lengths also meet the conditions of fast products (Shape.FAST), and
     another third those of the fastest (Shape.NEAT), if such lengths are found. A shape that a stage
-    has never had in _HOPELESS draws is not tried again. If no suitable lengths are found, they stay
-    open. In Ansor's space nothing is drawn here, or, if the context is `fitting`, any suitable
-    lengths.
+    does not get in _HOPELESS draws, which do not depend on the generator, is not tried. If no
+    suitable lengths are found, they stay open. In Ansor's space nothing is drawn here, or, if the
+    context is `fitting`, any suitable lengths.
     """
 
     __name__ = "fill_thread_tiles"
 
     def __init__(self) -> None:
-        # Draws in vain; of the tile, too, without which the ids in its key might be used again.
-        self._missed: dict[tuple[Any, ...], tuple[int, _Tile]] = {}
+        # What is possible; the tile, too, without which the ids in its key might be used again.
+        self._possible: dict[tuple[Any, ...], tuple[bool, _Tile]] = {}
 
     def __call__(self, context: Context, state: State, rng: Rng) -> State | None:
         """The state with these lengths."""
@@ -196,12 +196,12 @@ class FillThreadTiles:
 
     def _drawn(self, tiled: _Tiled, rng: Rng, shape: Shape) -> dict[int, tuple[int, ...]] | None:
         key = shape, tiled.tile.key
-        missed, tile = self._missed.get(key, (0, tiled.tile))
-        if missed == _HOPELESS:
-            return None
-        found = tiled.drawn(rng, shape)
-        self._missed[key] = (0 if found else missed + 1), tile
-        return found
+        if key not in self._possible:
+            own = np.random.default_rng(0)
+            found = any(tiled.drawn(own, shape) for _ in range(_HOPELESS))
+            self._possible[key] = found, tiled.tile
+        possible, _ = self._possible[key]
+        return tiled.drawn(rng, shape) if possible else None
 
 
 def _tiled(

@@ -285,6 +285,15 @@ def test_a_shape_that_nothing_has_is_not_tried_for_ever(monkeypatch: pytest.Monk
     assert min(tried[shape, True] for shape in Shape) > 16
 
 
+def test_samples_of_a_seed_do_not_depend_on_those_before() -> None:
+    """Shapes that nothing has are left out, as they are found."""
+    task = Task.from_workload("conv2d_nchw_bn_relu", target=TARGET, **IMAGE)
+    space, fresh = SearchSpace(task), SearchSpace(task)
+    fresh.attempts(np.random.default_rng(1), 24)
+    found = [each.attempts(np.random.default_rng(0), 24) for each in (space, space, fresh)]
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize(
     "task",
     [matmul(200), Task.from_workload("conv2d_nchw_bn_relu", target=TARGET, **IMAGE)],
