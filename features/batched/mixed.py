@@ -35,7 +35,7 @@ class Mixed:
     """The candidates `where` whose axes are texts: `entries[which]` has the text of each.
 
     `slots` stand for the axes, `leaves` are the slots of the stage's `loops`. An axis that is a
-    loop by itself stays a form.
+    loop by itself stays a form. `past` tells for each axis where the loops reach beyond it.
     """
 
     where: Flags
@@ -44,6 +44,7 @@ class Mixed:
     slots: tuple[int, ...]
     leaves: tuple[int, ...]
     loops: Loops
+    past: Sequence[Flags]
 
     @property
     def mixing(self) -> list[int]:
@@ -53,6 +54,8 @@ class Mixed:
 
     def beyond(self, axis: int) -> Flags:
         """Where the text of an axis alone reaches beyond it, and only conditions keep it inside."""
+        if not self.entries:
+            return self.past[axis]
         return self._whose(lambda entry: entry.axes[axis].ends[0][1] >= entry.key[axis])
 
     def hidden(self, axis: int, k: int) -> Flags:
@@ -107,16 +110,17 @@ class Texts:
         leaves: tuple[int, ...],
         where: Flags,
         sizes: Sequence[Ints],
+        past: Sequence[Flags],
     ) -> Mixed:
         """The texts of the candidates `where`, for a stage whose axes have the extents `axes`.
 
-        `sizes` are the extents of its loops by position.
+        `sizes` are the extents of its loops by position, `past` is that of `Mixed`.
         """
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         slots = tuple(forms.slot(axis) for axis in axes)
         if self._blank:
-            return Mixed(where, forms.zero, [], slots, leaves, group.loops)
+            return Mixed(where, forms.zero, [], slots, leaves, group.loops, past)
         rows = np.flatnonzero(where)
         numbers = [axis[rows] for axis in axes] + [factor[rows] for factor in group.factors]
         table = np.stack(numbers, axis=1)
@@ -131,7 +135,7 @@ class Texts:
             entries.append(found)
         every = forms.full(0)
         every[rows] = which.reshape(-1)
-        return Mixed(where, every, entries, slots, leaves, group.loops)
+        return Mixed(where, every, entries, slots, leaves, group.loops, past)
 
     def _text(self, loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> StageText:
         found = fetched(loops, numbers, sizes, self._as_ansor)

@@ -34,7 +34,7 @@ from autosched.tir.expr import (
     Sub,
     Var,
 )
-from autosched.tir.walk import free_vars
+from autosched.tir.walk import free_vars, pre_order
 
 
 def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], list[Ints]]:
@@ -206,12 +206,9 @@ def _span(
     index, lost = forms.attempt(partial(index_form, forms, e, axes))
     terms: dict[int, tuple[Term, ...]] = {}
     base, width = index.base, forms.zero
-    beyond = np.zeros(forms.count, bool)
+    beyond = _reaches_past(nest, s, e, axes)
     for slot, own in index.terms.items():
         stays = kept(nest, s, slot)
-        if slot in forms.virtual:
-            mixed, axis = forms.virtual[slot]
-            beyond |= uses_slot(own) & ~stays & mixed.beyond(axis)
         for term in own:
             far = np.where(stays, 0, term.scale * forms.largest(slot, term))
             base, width = base + np.minimum(far, 0), width + np.abs(far)
@@ -238,6 +235,27 @@ def _span(
         else:
             forms.refuse(apart, f"a part of a region at an index like {e!r}")
     return Form(terms, base), width, beyond
+
+
+def _reaches_past(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> Flags:
+    """Where loops that run in one iteration around stage s reach beyond an axis of the index `e`.
+
+    Refuses a quotient of an axis whose loops do so around the stage: (t // 13 + 4) // 2 is not 2
+    where the axis t // 13 has two values, but six threads.
+    """
+    forms = nest.forms
+    found = np.zeros(forms.count, bool)
+    parts = [part for part in pre_order(e) if isinstance(part, FloorDiv | FloorMod | Min | Max)]
+    divided = frozenset[Var]().union(*map(free_vars, parts))
+    for var in free_vars(e):
+        for slot in axes[var].terms.keys() & forms.virtual.keys():
+            mixed, axis = forms.virtual[slot]
+            if mixed.past[axis].any():
+                stays = kept(nest, s, slot)
+                found |= mixed.past[axis] & ~stays
+                if var in divided:
+                    forms.refuse(mixed.past[axis] & stays, "a quotient of an axis that loops leave")
+    return found
 
 
 def _stands(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> Flags:

@@ -15,7 +15,7 @@ from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
-from autosched.state.steps import ComputeAtStep, FuseStep, SplitStep, Step
+from autosched.state.steps import ComputeAtStep, FuseStep, SplitStep, Step, steps_from_json
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
 
@@ -107,6 +107,35 @@ def test_an_extent_that_is_an_expression_stays_one() -> None:
     for bounded in Bounds(many[0].dag)(many):
         assert isinstance(bounded, State)
         assert bounded.stages[1].iters[0].size is not None
+
+
+_HALVED = "T[i] = exp(A[i]); U[i, j] = sum(k < 8, T[i // 2]); Y[i] = U[i + 4, i + 5] * 3"
+_SHIFTED = "T[i] = exp(A[i]); U[i, j] = sum(k < 8, T[i]); Y[i] = U[i + 4, i + 5] * 3"
+_SOME: dict[str, tuple[int, ...]] = {"U": (6, 13), "Y": (2,)}
+_TILE: list[Any] = [
+    *(["CHW", 2, "local"], ["SP", 2, 0, 6, [1, 6, 1, 1], 1], ["SP", 2, 5, 13, [1, 13, 1, 1], 1]),
+    *(["FSP", 3, 0, 1, 3], ["FSP", 3, 4, 2, 3], ["RE", 3, [0, 4, 1, 5, 2, 6, 3, 7]]),
+    *(["CA", 2, 3, 5], ["FU", 3, [0, 1]], ["FU", 3, [1, 2]], ["FU", 3, [2, 3]], ["AN", 3, 2, 6]),
+]
+
+
+@pytest.mark.parametrize(
+    ("computed", "written"),
+    [
+        ((_HALVED, _SOME), _TILE),
+        ((_SHIFTED, _SOME), _TILE),
+    ],
+    ids=["halves of threads beyond", "threads beyond"],
+)
+def test_what_inferring_bounds_does_not_know(
+    computed: tuple[str, dict[str, tuple[int, ...]]], written: list[Any]
+) -> None:
+    expr, shapes = computed
+    dag = Task.from_expression(expr, {"A": (13,), "T": (13,), **shapes}).dag
+    state = dag.state_of(steps_from_json(written))
+    want = extents(dag.infer_bound(state))
+    for bounded in Bounds(dag)([state] * 8):
+        assert isinstance(bounded, State) and extents(bounded) == want
 
 
 def test_what_is_illegal_is_told() -> None:

@@ -397,7 +397,7 @@ def test_threads_reach_beyond_the_part_that_is_read() -> None:
         batched = batched_features(task.dag, task.target, features)
         rows = batched.rows_of([candidate] * 2)
         assert [_bits(r) for r in rows] == [_bits(one[features])] * 2, features
-        assert set(batched.share.reasons) == {"a region of an axis whose loops reach beyond it"}
+        assert set(+batched.share.reasons) == {"a region of an axis whose loops reach beyond it"}
 
 
 def test_loops_of_a_tile_are_not_those_of_the_stage_around_it() -> None:
