@@ -36,6 +36,9 @@ from autosched.tir.expr import (
 )
 from autosched.tir.walk import free_vars, pre_order
 
+Cuts = dict[tuple[int, str], Flags]
+"""The quotients and remainders in indices, by stage and text; where a loop around is in them."""
+
 
 def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], list[Ints]]:
     """The domains of the data axes of stage s: mins and extents."""
@@ -46,6 +49,7 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
         return [forms.constant(0) for _ in shape], list(shape)
     plain = _plain(population, s)
     found: list[tuple[Form, Ints]] | None = None
+    cuts: list[Cuts] = [{} for _ in shape]
     for c in range(s + 1, len(nest.ops.stages)):
         reader = nest.stages[c]
         for indices in reads_of(reader.ops, ops.buffer):
@@ -66,9 +70,12 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
                 _read(nest, s, index, reader.axes, shape[d], surplus, population.target[s] < 0)
                 for d, index in enumerate(indices)
             ]
+            own = [_cuts(nest, s, c, index) for index in indices]
             if found is not None:
-                here = [_union(nest, s, a, b, plain) for a, b in zip(found, here, strict=True)]
-            found = here
+                unlike = [_unlike(forms, *pair) for pair in zip(cuts, own, strict=True)]
+                three = zip(found, here, unlike, strict=True)
+                here = [_union(nest, s, a, b, plain, no) for a, b, no in three]
+            found, cuts = here, [a | b for a, b in zip(cuts, own, strict=True)]
     if found is None:
         raise UnsupportedError("a stage that no other stage reads")
     return [low for low, _ in found], [extent for _, extent in found]
@@ -93,6 +100,23 @@ def _refuse_cut(nest: Nest, s: int, reader: Stage, indices: Indices) -> None:
         for slot, terms in form.terms.items():
             runs |= uses_slot(terms) & ~kept(nest, s, slot) & (forms.extents[slot] > 1)
     forms.refuse(np.any(cut, axis=0) & stands & runs, "a region read at a part of a factored loop")
+
+
+def _cuts(nest: Nest, s: int, c: int, index: Expr) -> Cuts:
+    """The quotients and remainders in an index of stage c, by their text."""
+    parts = (e for e in pre_order(index) if isinstance(e, FloorDiv | FloorMod))
+    return {(c, repr(e)): _stands(nest, s, e, nest.stages[c].axes) for e in parts}
+
+
+def _unlike(forms: Forms, a: Cuts, b: Cuts) -> Flags:
+    """Where only one of two reads has a quotient or remainder of a loop around the stage.
+
+    InferBound does not know the loop's length: if i runs twice, i % 2 and i differ for it.
+    """
+    found = np.zeros(forms.count, bool)
+    for key in a.keys() ^ b.keys():
+        found |= a[key] if key in a else b[key]
+    return found
 
 
 def _plain(population: Population, s: int) -> Flags:
@@ -315,17 +339,23 @@ def _interval(e: Expr, ends: Mapping[Var, tuple[Ints, Ints]]) -> tuple[Ints, Int
 
 
 def _union(
-    nest: Nest, s: int, a: tuple[Form, Ints], b: tuple[Form, Ints], plain: Flags
+    nest: Nest,
+    s: int,
+    a: tuple[Form, Ints],
+    b: tuple[Form, Ints],
+    plain: Flags,
+    unlike: Flags,
 ) -> tuple[Form, Ints]:
     """The region that covers both regions in which stage s is read.
 
-    Where the two differ only by a constant, it goes from the first start to the last end; where
-    both are intervals of constants, it is an interval of constants. Otherwise, one of them must be
-    an interval of constants that contains the other, and the stage `plain`; where that is not so,
-    the region is a minimum or maximum of expressions, and the candidate is refused.
+    Where the two differ only by a constant, and are not `unlike`, it goes from the first start to
+    the last end; where both are intervals of constants, it is an interval of constants. Otherwise,
+    one of them must be an interval of constants that contains the other, and the stage `plain`;
+    where that is not so, the region is a minimum or maximum of expressions, and the candidate is
+    refused.
     """
     forms = nest.forms
-    alike = forms.same(Form(a[0].terms, b[0].base), b[0])  # except for the constant of the start
+    alike = forms.same(Form(a[0].terms, b[0].base), b[0]) & ~unlike  # but for the start's constant
     constants = fixed(a[0]), fixed(b[0])
     both = constants[0] & constants[1]
     ends = [forms.ends(form) for form, _ in (a, b)]
