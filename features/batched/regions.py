@@ -223,11 +223,14 @@ def _span(
     """The first value of the index `e` in one iteration of the loops around stage s, the distance
     to its last value, and where loops reach beyond an axis.
 
-    Where the index is no form, both are known only if none of its loops is around the stage (as for
-    a `root`, a stage in no other's loops), or if it is a sum of such indices and of forms.
+    InferBound takes the values of each axis for itself where no loop of a quotient is around the
+    stage. Where the index is no form, both are known only if none of its loops is around the stage
+    (as for a `root`, a stage in no other's loops), or if it is a sum of such indices and of forms.
     """
     forms = nest.forms
     index, lost = forms.attempt(partial(index_form, forms, e, axes))
+    if any(isinstance(part, FloorDiv | FloorMod) for part in pre_order(e)):
+        lost = lost | ~_stands(nest, s, e, axes)  # (2 * i) % 2 is 0, but has two values there
     terms: dict[int, tuple[Term, ...]] = {}
     base, width = index.base, forms.zero
     beyond = _reaches_past(nest, s, e, axes)
