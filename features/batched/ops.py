@@ -36,8 +36,11 @@ from autosched.tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Max,
+    Min,
     ProducerLoad,
     Reduce,
+    Select,
     Var,
 )
 from autosched.tir.stmt import ProducerStore
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from autosched.state.dag import ComputeDAG
     from autosched.te.schedule.schedule import Schedule
 
+_CHOICES = (Call, Max, Min, Select)
 RF, AGAIN = 1 << 20, 1 << 23
 """Added to a stage's base: `RF` for the buffer of its partial results, `AGAIN` for that of the
 partial results of these."""
@@ -300,6 +304,8 @@ class _Maker:
         loads = tensor_loads(value)
         if _places_read(given, self.as_ansor) - _places_read(value, self.as_ansor):
             raise UnsupportedError("a read that vanishes from the simplified value")
+        if _chosen(original, self.as_ansor) - _chosen(value, self.as_ansor):
+            raise UnsupportedError("a choice in an index that a condition decides")
         outside = axes_outside_loads(value)
         if (outside or original is not given) and not self.as_ansor:
             if any(clamps(index) for load in loads for index in load.indices):
@@ -392,6 +398,19 @@ def _places_read(value: Expr, as_ansor: bool) -> Counter[Tensor]:
     loads = [e for e in tensor_loads(value) if isinstance(e.producer.op, ComputeOp)]
     found = {(e.producer, repr(simplified_value(e, as_ansor))) for e in loads}
     return Counter(producer for producer, _ in found)
+
+
+def _chosen(value: Expr, as_ansor: bool) -> set[str]:
+    """The reads of tensors that stages compute at an index with a choice or a limit.
+
+    InferBound takes both sides of it, whatever the conditions around the read say.
+    """
+    return {
+        repr(simplified_value(load, as_ansor))
+        for load in tensor_loads(value)
+        if isinstance(load.producer.op, ComputeOp)
+        and any(isinstance(e, _CHOICES) for index in load.indices for e in pre_order(index))
+    }
 
 
 def _buffer(tensor: Tensor, name: str) -> BufferType:

@@ -111,6 +111,7 @@ def test_an_extent_that_is_an_expression_stays_one() -> None:
 
 _TWICE = ("T[i] = exp(A[i]); U[i] = T[i + 2] * 2; Y[i] = U[i % 2] * U[i]", {"U": (2,)})
 _EVEN = ("T[i] = exp(A[i]); Y[i] = T[(2 * i + 4) % 2] + A[i]", {"Y": (5,)})
+_DECIDED = "T[i] = exp(A[i]); Y[i] = sum(k < 5, T[i + 3 if k > 5 else 0] if k < 3 else 0)"
 _HALVED = "T[i] = exp(A[i]); U[i, j] = sum(k < 8, T[i // 2]); Y[i] = U[i + 4, i + 5] * 3"
 _SHIFTED = "T[i] = exp(A[i]); U[i, j] = sum(k < 8, T[i]); Y[i] = U[i + 4, i + 5] * 3"
 _SOME: dict[str, tuple[int, ...]] = {"U": (6, 13), "Y": (2,)}
@@ -126,10 +127,17 @@ _TILE: list[Any] = [
     [
         (_TWICE, [["CA", 2, 3, 0]]),
         (_EVEN, []),
+        ((_DECIDED, {"Y": (4,)}), []),
         ((_HALVED, _SOME), _TILE),
         ((_SHIFTED, _SOME), _TILE),
     ],
-    ids=["one place in two ways", "a remainder of 0", "halves of threads beyond", "threads beyond"],
+    ids=[
+        "one place in two ways",
+        "a remainder of 0",
+        "a decided choice",
+        "halves of threads beyond",
+        "threads beyond",
+    ],
 )
 def test_what_inferring_bounds_does_not_know(
     computed: tuple[str, dict[str, tuple[int, ...]]], written: list[Any]
