@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -232,6 +233,56 @@ def test_a_graph_that_is_edited(made: list[int]) -> None:
         for _ in range(2):
             torch.testing.assert_close(fast(x), wanted, rtol=0, atol=0)
     assert made == [2, 2, 2, 2]
+
+
+WRITING: dict[str, Callable[[Any, Any], Any]] = {
+    "method": lambda graph, x: graph.call_method("mul_", (x, 2)),
+    "function": lambda graph, x: graph.call_function(operator.imul, (x, 2)),
+    "operator": lambda graph, x: graph.call_function(torch.ops.aten.mul_, (x, 2)),
+    "module": lambda graph, x: graph.call_module("negative", (x,)),
+}
+
+
+@pytest.mark.parametrize("how", WRITING)
+def test_a_graph_that_is_made_to_write_to_its_input(how: str) -> None:
+    """After the first kernel has read it, and before the last one waits for the first."""
+    model, (x,) = two_layers(), drawn((3, 6))
+    module = agree(model, x).graph_module
+    module.add_module("negative", nn.Threshold(0, 7, inplace=True))
+    (given,) = (node for node in module.graph.nodes if node.op == "placeholder")
+    with module.graph.inserting_after(next(iter(given.users))):
+        WRITING[how](module.graph, given)
+    module.recompile()
+    fast = agree(model, x)
+    fast.graph_module = module
+    with torch.no_grad():
+        for _ in range(2):
+            written, wanted = x.clone(), x.clone()
+            torch.testing.assert_close(fast(written), module(wanted)[0], rtol=0, atol=0)
+            torch.testing.assert_close(written, wanted, rtol=0, atol=0)
+            assert not torch.equal(written, x)
+
+
+def test_a_function_in_a_graph_that_looks_at_a_result() -> None:
+    model, (x,) = two_layers(), drawn((3, 6))
+    module = (fast := agree(model, x)).graph_module
+    seen: list[Tensor] = []
+
+    def look(result: Tensor) -> None:
+        seen.append(result)
+
+    (given,) = (node for node in module.graph.nodes if node.op == "placeholder")
+    first = next(iter(given.users))
+    with module.graph.inserting_after(first):
+        module.graph.call_function(look, (first,))
+    module.recompile()
+    with torch.no_grad():
+        for _ in range(3):
+            fast(x)
+        wanted = model[:2](x)
+    assert len(seen) == 3
+    for each in seen:
+        torch.testing.assert_close(each, wanted)
 
 
 def test_compiled_graphs_take_the_same_way(made: list[int], one_by_one: list[int]) -> None:

@@ -49,9 +49,15 @@ class Recorded:
 
 
 def writes(node: Node) -> bool:
-    """Whether the node writes to what it reads."""
+    """Whether the node may write to what it reads, or do something else that has its time.
+
+    Of functions that are no operators, methods and modules, which only an edited graph calls,
+    nothing tells that they do not.
+    """
+    if not node.op.startswith("call_") or node.target is operator.getitem:
+        return False
     schema = getattr(node.target, "_schema", None)
-    return bool(schema is not None and schema.is_mutable)
+    return bool(schema is None or schema.is_mutable)
 
 
 def with_sequences(graph: Any, recorded: Recorded) -> Callable[..., Any]:
@@ -87,7 +93,10 @@ class _Copy:
                 if reads_waiting or writes(node):
                     self._run_waiting()
                 self._copy(node)
-        self._new.eliminate_dead_code(lambda node: bool(node.is_impure()))
+        fetched = {
+            copy for node, copy in self._copies.items() if node in views or node.op == "get_attr"
+        }
+        self._new.eliminate_dead_code(lambda node: node not in fetched)
         return self._new
 
     def _copy(self, node: Node) -> None:
