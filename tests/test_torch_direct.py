@@ -235,6 +235,22 @@ def test_a_graph_that_is_edited(made: list[int]) -> None:
     assert made == [2, 2, 2, 2]
 
 
+def test_another_module_in_the_place_of_the_graph() -> None:
+    fast, (x,) = agree(two_layers(), *drawn((3, 6))), drawn((3, 6))
+    graph, other = fast.graph_module, Calls(lambda x: (-x,))
+    with torch.no_grad():
+        wanted = fast(x)
+        for module in (other, torch.jit.trace(other, x)):
+            fast.graph_module = module
+            for _ in range(2):
+                torch.testing.assert_close(fast(x), -x, rtol=0, atol=0)
+        fast.graph_module = graph
+        graph.forward = other.forward
+        torch.testing.assert_close(fast(x), -x, rtol=0, atol=0)
+        del graph.forward
+        torch.testing.assert_close(fast(x), wanted, rtol=0, atol=0)
+
+
 WRITING: dict[str, Callable[[Any, Any], Any]] = {
     "method": lambda graph, x: graph.call_method("mul_", (x, 2)),
     "function": lambda graph, x: graph.call_function(operator.imul, (x, 2)),

@@ -26,7 +26,8 @@ class Direct:
 
     The first call on plain tensors is recorded: what it shows of shapes and memory says which
     kernels these are. Calls that are traced, transformed, profiled or seen by hooks go to the
-    graph. Its tensors may be set anew; a graph that is edited, or another one, is recorded again.
+    graph, and so do those of another module, or of a graph with a `forward` of the user's. Its
+    tensors may be set anew; a graph that is edited, or another one, is recorded again.
     """
 
     def __init__(self) -> None:
@@ -37,13 +38,15 @@ class Direct:
         """What the graph returns."""
         if _is_watched() or graph._forward_pre_hooks or graph._forward_hooks:
             return graph(*inputs)
+        if not isinstance(graph, fx.GraphModule) or "forward" in vars(graph):
+            return graph(*inputs)  # it computes something else than its nodes
         code, call = self._known
         return call(*inputs) if code is type(graph).forward else self._first(graph, inputs)
 
     def _first(self, graph: Any, inputs: Sequence[Any]) -> Any:
         tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
         are_plain = all(type(value) is torch.Tensor for value in tensors)
-        if not (are_plain and isinstance(graph, fx.GraphModule)):
+        if not are_plain:
             return graph(*inputs)
         recorder, code = _Recorder(graph), type(graph).forward
         found = recorder.run(*inputs)
