@@ -143,6 +143,7 @@ REFUSALS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "strides": (lambda a: a.t().contiguous().t(), r"contiguous, found strides \(1, 64\) for shape"),
     "a gradient": (lambda a: a.requires_grad_(), "requires a gradient, and autosched::mm has none"),
     "sparse": (lambda a: a.to_sparse(), "must be dense, found the layout torch.sparse_coo"),
+    "no memory": (lambda a: a.to("meta"), "must be on the CPU, which it was tuned for, found meta"),
     "a GPU": (on_cuda, "must be on the CPU, which it was tuned for, found cuda:0; move it"),
 }
 

@@ -18,8 +18,6 @@ Tensor = Any
 Key = tuple[Any, ...]
 """The shapes of all inputs, then their types."""
 
-_ON_CPU = ("cpu", "meta")  # tensors without memory are asked for shapes only
-
 
 class Variant(NamedTuple):
     """A kernel, what it was tuned for, and tensors like its outputs, whose memory is never used.
@@ -133,8 +131,10 @@ class Operator:
     def _usual(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The tensors as the kernel takes them. MeasureError where one cannot be."""
         found = []
+        without_memory = all(tensor.device.type == "meta" for tensor in tensors)
+        device = "meta" if without_memory else "cpu"  # the former are asked for shapes only
         for position, tensor in enumerate(tensors):
-            if tensor.device.type not in _ON_CPU:
+            if tensor.device.type != device:
                 problem = f"must be on the CPU, which it was tuned for, found {tensor.device}"
                 raise self._refusal(position, f"{problem}; move it with .cpu()")
             if tensor.layout != torch.strided:
