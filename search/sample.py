@@ -88,24 +88,13 @@ class Sampler:
         On a CPU none has a parallel loop inside another. `fitting` is that of `Context`.
         """
         context = replace(self._context, fitting=True) if fitting else self._context
-        return [state.steps for state in self._drawn(context, sketches, rng, attempts)]
+        every = self._attempted(context, sketches, rng, attempts)
+        return [found.steps for found in every if isinstance(found, State)]
 
     def discarded(self, sketches: Sequence[State], rng: Rng, attempts: int) -> list[str]:
         """Why an attempt was discarded, for each of `attempts` that was."""
         every = self._attempted(self._context, sketches, rng, attempts)
         return [found for found in every if not isinstance(found, State)]
-
-    def _drawn(
-        self,
-        context: Context,
-        sketches: Sequence[State],
-        rng: Rng,
-        attempts: int,
-        at_once: int = _AT_ONCE,
-    ) -> Iterator[State]:
-        for found in self._attempted(context, sketches, rng, attempts, at_once):
-            if isinstance(found, State):
-                yield found
 
     def _attempted(
         self,
@@ -162,7 +151,8 @@ class Sampler:
             attempts = math.ceil((count - len(found)) / share / _BATCH) * _BATCH
             attempts = min(attempts, _MOST_ATTEMPTS)
             at_once = min(count - len(found) if share == 1 else attempts, _AT_ONCE)
-            for state in self._drawn(context, sketches, rng, attempts, at_once):
+            every = self._attempted(context, sketches, rng, attempts, at_once)
+            for state in (each for each in every if isinstance(each, State)):
                 text = state.to_str()
                 if text not in texts:
                     texts.add(text)

@@ -37,6 +37,7 @@ from autosched.transform.device.alignment import WIDEST
 _ROUNDS, _NEAT_ROUNDS, _AT_ONCE = 24, 4, 512
 """Attempts to draw a suitable tile, attempts to draw a NEAT one, and tiles drawn in an attempt."""
 _HOPELESS = 16
+"""Draws after which a shape of tiles counts as impossible for a stage."""
 _THREADS, _OWN, _TERMS = (64, 512), (16, 128), (4, 64)
 """Ranges of fast products: threads of a block, elements of a thread, terms of a tile in shared
 memory."""

@@ -103,11 +103,10 @@ def _may_be_symbolic(nest: Nest, population: Population) -> Flags:
     (t * 6 + 5) // 48 - t * 6 // 48.
     """
     found = np.zeros(nest.forms.count, bool)
-    for s, stage in nest.stages.items():
-        for c in range(s + 1, len(nest.stages)):
-            reader = nest.stages[c]
-            indices = chain.from_iterable(reads_of(reader.ops, stage.ops.buffer))
-            cut = _splits_fused(population, c)
+    for c, reader in nest.stages.items():
+        cut = _splits_fused(population, c)
+        for s in range(c):
+            indices = chain.from_iterable(reads_of(reader.ops, nest.stages[s].ops.buffer))
             for part in {part for index in indices for part in _parts(index)}:
                 where = cut | (not isinstance(part, Var))
                 if where.any():

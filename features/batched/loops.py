@@ -185,9 +185,8 @@ def make_loops(
         threads[k] = kind if kind >= FIRST_THREAD else 0
     mixed = None
     if lost.any() and texts is not None:
-        every = [np.ones(count, bool)] * len(groups[0].loops.leaves)
-        reach, _ = extents_of(groups[0].loops, axes, groups[0].factors)
-        past = [lost & (more > 0) for more in surplus_of(groups[0].loops, reach, every)]
+        every = [np.ones(count, bool)] * len(loops.leaves)  # of the only group, for threads
+        past = [lost & (more > 0) for more in surplus_of(loops, sizes, every)]
         mixed = texts.mixed(forms, groups[0], axes, slots, lost, extents, past)
         values = mixed_values(forms, mixed, values)
     known = slots, tuple(kinds), tuple(reducing), common, values, unroll
