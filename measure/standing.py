@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autosched.measure.gpu_environment import gpu_names
@@ -53,11 +53,16 @@ def takes_over(record: Record, best: Record | None) -> bool:
     return record.steps == best.steps or candidate_hash(best.steps) in against
 
 
-def best_of(records: Iterable[Record]) -> Record | None:
-    """The best of the valid records, given in the order of their file; None without a valid one."""
+def best_of(
+    records: Iterable[Record], usable: Callable[[Record], bool] | None = None
+) -> Record | None:
+    """The best of the valid records, given in the order of their file; None without a valid one.
+
+    Those that would be the best until the next one, but are not `usable`, are passed over.
+    """
     best = None
     for record in records:
-        if record.result.valid and takes_over(record, best):
+        if record.result.valid and takes_over(record, best) and (usable is None or usable(record)):
             best = record
     return best
 

@@ -11,10 +11,12 @@ from autosched.cli.console import plain, print_json, seconds_text, text_width, w
 from autosched.cli.table import table
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents
+from autosched.session.applying import Applying
 from autosched.session.cache_folder import cache_folder, cubin_cache
 from autosched.session.kernel_cache import KernelCache
-from autosched.session.load_best import best_for_here, origin_of
+from autosched.session.load_best import origin_of
 from autosched.session.reading import each_once, not_rebuilt, read_records
+from autosched.session.this_cpu import best_for_here
 from autosched.session.this_gpu import gpu_of
 from autosched.task import Task
 from autosched.words import count
@@ -120,7 +122,11 @@ def _entry(file: Path, contents: LogContents, key: str) -> dict[str, Any]:
     if not valid:
         return {**entry, "seconds": None}
     gpu = gpu_of(valid[0])
-    best = best_for_here(valid, contents.environments, gpu)
+    usable = Applying()
+    best = best_for_here(valid, contents.environments, gpu, usable)
+    usable.tell(file, warning)
+    if best is None:
+        return {**entry, "seconds": None}
     origin = origin_of(file, entry["task"], best, contents.environments, gpu)
     return {
         **entry,

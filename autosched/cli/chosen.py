@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autosched.cli.console import warn, warning
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record
-from autosched.measure.standing import best_of
 from autosched.measure.workload_keys import WorkloadKeys
+from autosched.session.applying import Applying
 from autosched.session.believed import believed
 from autosched.session.reading import read_records
-from autosched.session.this_cpu import best_elsewhere, cpu_name, for_this_cpu, measured_here
+from autosched.session.this_cpu import best_for_here, cpu_name, for_this_cpu, measured_here
 from autosched.session.this_gpu import for_this_gpu
 from autosched.task import Task
 from autosched.words import count, last_line
@@ -63,18 +63,8 @@ def chosen_of(
         raise ConfigError(
             f"{path}: every recorded time is impossible; choose one with {option.rstrip(':')}"
         )
+    best = _best(path, valid, contents)
     here = {id(r) for r in valid if measured_here(r, contents.environments)}
-    best: dict[str, Record] = {}
-    groups: dict[str, dict[tuple[bool, int], list[Record]]] = {}
-    for record in valid:
-        how = id(record) not in here, record.result.cache_flush
-        groups.setdefault(record.task["key"], {}).setdefault(how, []).append(record)
-    for key, group in groups.items():
-        elsewhere, flush = min(group)
-        mine = group[elsewhere, flush]
-        first = best_elsewhere(mine, contents.environments) if elsewhere else best_of(mine)
-        assert first is not None
-        best[key] = first
     flushed = {key: record.result.cache_flush for key, record in best.items()}
     alike = [r for r in valid if r.result.cache_flush == flushed[r.task["key"]]]
     if len(alike) < len(valid):
@@ -88,10 +78,27 @@ def chosen_of(
         warn(
             f"note: {path}: faster records of other CPUs ({cpus}) are left out; --index takes them"
         )
-    best = {key: best[key] for key in dict.fromkeys(r.task["key"] for r in valid)}
     if len(best) > 1:
         warn(f"note: {path} holds {len(best)} tasks; the best of each is taken")
     return list(best.values())
+
+
+def _best(path: Path, valid: Sequence[Record], contents: LogContents) -> dict[str, Record]:
+    """The best record of each task, by its key: one whose steps apply to the task, if any do."""
+    tasks: dict[str, list[Record]] = {}
+    for record in valid:
+        tasks.setdefault(record.task["key"], []).append(record)
+    found = {}
+    for key, mine in tasks.items():
+        usable = Applying()
+        best = best_for_here(mine, contents.environments, usable=usable)
+        if best is None:
+            best = best_for_here(mine, contents.environments)
+            assert best is not None
+        else:
+            usable.tell(path, warning)
+        found[key] = best
+    return found
 
 
 def task_of(record: Record, *, to_run: bool = True) -> Task:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autosched.errors import ConfigError
@@ -35,16 +35,23 @@ class Summary:
         self._machines: dict[tuple[int, int], tuple[_Machine, Any]] = {}
 
     def add(
-        self, number: int, found: Record | Glance, environments: Mapping[str, Mapping[str, Any]]
+        self,
+        number: int,
+        found: Record | Glance,
+        environments: Mapping[str, Mapping[str, Any]],
+        usable: Callable[[Record], bool],
     ) -> None:
-        """Add record `number` of the file; `environments` are those read so far."""
+        """Add record `number` of the file; `environments` are those read so far.
+
+        `usable` as for `best_of`.
+        """
         if not isinstance(found, Glance):
-            self._add(number, found, environments)
+            self._add(number, found, environments, usable)
         elif self._is_slower(found, environments):
             self._records += 1
             self._valid += 1
         else:
-            self._add(number, found.whole(), environments)
+            self._add(number, found.whole(), environments, usable)
 
     def _is_slower(self, found: Glance, environments: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether the record is only counted: one measured on the same CPU is at least as fast."""
@@ -67,7 +74,11 @@ class Summary:
         return known[0]
 
     def _add(
-        self, number: int, record: Record, environments: Mapping[str, Mapping[str, Any]]
+        self,
+        number: int,
+        record: Record,
+        environments: Mapping[str, Mapping[str, Any]],
+        usable: Callable[[Record], bool],
     ) -> None:
         result = record.result
         again = is_race(record)
@@ -87,7 +98,7 @@ class Summary:
             if result.cache_flush > before.result.cache_flush:
                 return
             before = None
-        if takes_over(record, before):
+        if takes_over(record, before) and usable(record):
             self._fastest[machine] = record
             entry = {
                 "index": number,

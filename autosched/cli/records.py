@@ -15,6 +15,7 @@ from autosched.errors import ConfigError
 from autosched.measure.glance import glances
 from autosched.measure.records import LogContents
 from autosched.records.convert import FORMATS
+from autosched.session.applying import Applying
 from autosched.session.reading import tell_problems
 from autosched.session.this_cpu import machine_text
 from autosched.words import count
@@ -86,13 +87,15 @@ def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) 
     keys = workload_keys(workloads)
     contents = LogContents()
     summaries: dict[str, Summary] = {}
+    usable = Applying()
     number = 0
     for number, record in enumerate(glances(source, contents, keys), 1):
         key = record.task["key"]
         if key not in summaries:
             summaries[key] = Summary(record.task)
-        summaries[key].add(number - 1, record, contents.environments)
+        summaries[key].add(number - 1, record, contents.environments, usable)
     tell_problems(source, contents, warning)
+    usable.tell(source, warning)
     tell_unused(keys)
     entries = [summary.to_json() for summary in summaries.values()]
     if as_json:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from autosched.measure.records import Record
-from autosched.measure.standing import candidate_hash
+from autosched.measure.standing import candidate_hash, is_race
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class _Stretch:
     race: Place | None = None
     fastest: dict[str, Place] = field(default_factory=dict)
     heap: list[tuple[float, int, str]] = field(default_factory=list)  # the slowest first
+    least: float = math.inf
 
     def add(self, record: Record, path: Path, index: int, number: int) -> None:
         cost = record.result.cost
@@ -54,6 +56,7 @@ class _Stretch:
         before = self.fastest.get(candidate)
         if before is not None and before.seconds <= cost:
             return
+        self.least = min(self.least, cost)
         self.fastest[candidate] = Place(record, path, index, number, candidate)
         heapq.heappush(self.heap, (-cost, -number, candidate))
         if len(self.fastest) > self.most:
@@ -100,6 +103,10 @@ class Ranking:
     def is_too_slow(self, cost: float) -> bool:
         """Whether a record of this cost, if it is of no race, would not be kept."""
         return self._stretches[-1].is_too_slow(cost)
+
+    def may_lead(self, record: Record) -> bool:
+        """Whether a record, once added, may be the best: none between two races is as fast."""
+        return is_race(record) or record.result.cost < self._stretches[-1].least
 
     def first_of(self, place: Place) -> Place:
         """The first record of the place's candidate that is kept, perhaps the place itself."""

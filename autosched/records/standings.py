@@ -17,6 +17,7 @@ from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.machine import Machine, Machines
 from autosched.records.ranking import Place, Ranking
 from autosched.records.writing import require_any
+from autosched.session.applying import Applying
 from autosched.session.reading import each_once, tell_problems
 from autosched.task import Task
 from autosched.user_warning import Tell
@@ -113,6 +114,7 @@ class Standings:
     records: int = 0
     skipped: list[str] = field(default_factory=list)
     _doubted: set[str] = field(default_factory=set)
+    _applying: Applying = field(default_factory=Applying)
 
     def read(self, path: Path, warning: Tell, keys: WorkloadKeys | None = None) -> LogContents:
         """Add the records of a file and return its contents; `warning` gets skipped lines.
@@ -127,6 +129,7 @@ class Standings:
         tell_problems(path, contents, warning)
         self.skipped += contents.problems
         self._tell_doubted(path, warning)
+        self._applying.tell(path, warning)
         return contents
 
     def _add(
@@ -162,6 +165,8 @@ class Standings:
         group.candidates += not again
         if result.valid and result.cost < group.entry.least_seconds:
             group.impossible += 1
+        elif result.valid and group.ranking.may_lead(record) and not self._applying(record):
+            pass
         elif result.valid:
             group.valid += not again
             group.ranking.add(record, path, index, self.records)

@@ -16,6 +16,7 @@ from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record, task_hash
 from autosched.measure.standing import is_race, takes_over
 from autosched.measure.workload_keys import WorkloadKeys
+from autosched.session.applying import Applying
 from autosched.session.believed import believed
 from autosched.session.reading import each_once, read_records
 from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name
@@ -143,6 +144,7 @@ def _runs_of(path: Path, contents: LogContents, warning: Tell) -> list[Run]:
     found: dict[tuple[str, str, bool, int], Run] = {}
     tasks: dict[str, tuple[Task | None, str]] = {}
     machines: dict[tuple[int, str], tuple[str, bool]] = {}
+    usable = Applying()
     numbers = {id(record): index for index, record in enumerate(contents.records)}
     for record in believed(path, contents.records, warning):
         machine = machines.get((id(record.task), record.environment))
@@ -158,7 +160,10 @@ def _runs_of(path: Path, contents: LogContents, warning: Tell) -> list[Run]:
             task, problem = tasks.get(name) or tasks.setdefault(name, _task(record.task))
             run = Run(path, record.task, task, problem, *machine, flush)
             found[key, *machine, flush] = run
-        _add(run, record, numbers[id(record)], contents.environments)
+        leads = record.result.valid and takes_over(record, run.best)
+        if not leads or usable(record):
+            _add(run, record, numbers[id(record)], contents.environments)
+    usable.tell(path, warning)
     return _with_failures(list(found.values()))
 
 

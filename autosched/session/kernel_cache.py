@@ -35,8 +35,9 @@ from autosched.output_file import replacing, takes_records
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
 from autosched.session.cache_folder import VARIABLE
-from autosched.session.load_best import best_for_here, origin_of
+from autosched.session.load_best import origin_of
 from autosched.session.reading import read_records, unused
+from autosched.session.this_cpu import best_for_here
 from autosched.session.this_gpu import gpu_of
 from autosched.task import Task
 from autosched.user_warning import Tell
@@ -127,6 +128,7 @@ class KernelCache:
         told = False
         while known:
             best = best_for_here(known, contents.environments, gpu)
+            assert best is not None
             found = Found(best, origin_of(path, task.name, best, contents.environments, gpu))
             try:
                 if build is not None:

@@ -11,16 +11,16 @@ from autosched import arguments
 from autosched.arguments import PathLike
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
-from autosched.measure.standing import best_of
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.runtime.origin import Origin
+from autosched.session.applying import Applying
 from autosched.session.believed import believed
 from autosched.session.named_workloads import workload_keys
 from autosched.session.reading import each_once, identity, read_records, record_files
 from autosched.session.this_cpu import (
-    best_elsewhere,
+    best_for_here,
     cpu_name,
     for_this_cpu,
     machine_text,
@@ -62,7 +62,8 @@ def load_best(
         >>> c = kernel(a, b)
 
     The best is the fastest, or the one that won a race against it at the end of a run.
-    A time that no kernel can have is not believed: a warning says so, and the next best is taken.
+    A time that no kernel can have is not believed, and steps that do not apply to the task are of
+    no use: a warning says so, and the next best is taken.
     `records` is a file, or several, which count as one that holds the records of the first, then
     those of the next. `task` may be left out when they are about one task only. Records that were
     measured on this machine's CPU (model and features) come first, however fast others were, and of
@@ -73,13 +74,17 @@ def load_best(
     it was. For Ansor's logs, `workloads` says what workload keys compute that are not built in: a
     task for the only one, or `{key: task}`.
 
-    Raises ConfigError when no file has a valid record of the task; CompileError or ScheduleError
-    when the candidate cannot be built; MeasureError for a record for CUDA without a driver.
+    Raises ConfigError when no file has a record of the task that can be used; CompileError or
+    ScheduleError when the candidate cannot be built; MeasureError for a record for CUDA without a
+    driver.
     """
     if task is not None:
         arguments.instance("task", task, Task, 'Task.from_workload("matmul", M=8, N=8, K=8)')
     read = _read(records, workload_keys(workloads))
-    return _best(read, _of_task(read, task)).build()
+    best = _best(read, _of_task(read, task))
+    if best is None:
+        raise _nothing_in(read)
+    return best.build()
 
 
 def best_kernels(records: PathLike | Sequence[PathLike]) -> list[TunedKernel]:
@@ -88,9 +93,10 @@ def best_kernels(records: PathLike | Sequence[PathLike]) -> list[TunedKernel]:
     tasks: dict[str, list[Record]] = {}
     for record in read.valid:
         tasks.setdefault(str(record.task["key"]), []).append(record)
-    if not tasks:
+    found = [best for mine in tasks.values() if (best := _best(read, mine))]
+    if not found:
         raise _nothing_in(read)
-    return [_best(read, mine) for mine in tasks.values()]
+    return found
 
 
 def _read(records: PathLike | Sequence[PathLike], keys: WorkloadKeys | None = None) -> _Read:
@@ -115,10 +121,14 @@ def _read(records: PathLike | Sequence[PathLike], keys: WorkloadKeys | None = No
     return _Read(", ".join(map(str, paths)), environments, valid, files)
 
 
-def _best(read: _Read, mine: Sequence[Record]) -> TunedKernel:
-    """The best of the records of one task, for this machine."""
+def _best(read: _Read, mine: Sequence[Record]) -> TunedKernel | None:
+    """The best of the records of one task, for this machine; None where the steps of none apply."""
     gpu = gpu_of(mine[0])
-    best = best_for_here(mine, read.environments, gpu)
+    usable = Applying()
+    best = best_for_here(mine, read.environments, gpu, usable)
+    usable.tell(read.name, warn)
+    if best is None:
+        return None
     path = read.paths[id(best)]
     recorded = Task.from_json(best.task)
     here = recorded if recorded.target.is_gpu else for_this_cpu(recorded)
@@ -136,27 +146,6 @@ def _best(read: _Read, mine: Sequence[Record]) -> TunedKernel:
             f"`autosched replay {in_shell(path)}` does that"
         )
     return TunedKernel(here, best, origin_of(path, here.name, best, read.environments, gpu))
-
-
-def best_for_here(
-    records: Sequence[Record],
-    environments: Mapping[str, Mapping[str, Any]],
-    gpu: str | None = None,
-) -> Record:
-    """The best of the valid records of a task, of which there is at least one.
-
-    Records that were measured on this machine come first, and of these the ones that were timed
-    without emptying the caches; of several other machines the fastest one's best is taken.
-    `environments` are those of the records' file. `gpu` is the name of this machine's GPU, if the
-    records are for one and it is known.
-    """
-    here = [record for record in records if measured_here(record, environments, gpu)]
-    known = here or records
-    flush = min(record.result.cache_flush for record in known)
-    alike = [record for record in known if record.result.cache_flush == flush]
-    best = best_of(alike) if here else best_elsewhere(alike, environments)
-    assert best is not None
-    return best
 
 
 def origin_of(

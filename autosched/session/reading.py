@@ -14,6 +14,7 @@ from autosched.measure.records import LogContents, Record, read_log, target_of
 from autosched.measure.run_options import RunOptions
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
+from autosched.session.applying import applying
 from autosched.session.believed import believed
 from autosched.session.this_cpu import Place, cpu_name, measured_here
 from autosched.task import Task
@@ -205,6 +206,7 @@ def earlier_records(
     foreign = _candidates([r for r in contents.records if r.task["key"] not in here])
     kept = {key: _not_ended_sooner(mine, run) for key, mine in here.items()}
     again = sum(_unknown(mine, kept[key]) for key, mine in here.items())
+    kept = {task.key: applying(task, kept[task.key], warning) for task in tasks}
     return Earlier(kept, elsewhere, tuple(cpus), otherwise, contents.environments, foreign, again)
 
 

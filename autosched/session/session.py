@@ -37,7 +37,6 @@ from autosched.search.progress import Observer, Progress, TuneResult
 from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 from autosched.search.tuner import INTERRUPTED, TuneOptions, Tuner
 from autosched.search.warm_start import warm_start
-from autosched.session.applying import applying
 from autosched.session.believed import below_peak
 from autosched.session.model import Known, ModelOptions, make_learner, save_model
 from autosched.session.race import Final, final
@@ -226,10 +225,10 @@ class Session:
         return self
 
     def _doubt(self) -> None:
-        """Leave out earlier records that cannot be built, or claim more than can be reached."""
+        """Leave out earlier records that claim more than can be reached."""
         warning, here = self._messages.warning, {}
         for task in (job.task for job in self.jobs):
-            known = applying(task, self._earlier.here.get(task.key, ()), warning)
+            known = self._earlier.here.get(task.key, ())
             here[task.key] = below_peak(task, known, self.measurer, warning)
         self._earlier = replace(self._earlier, here=here)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -136,14 +136,44 @@ def machine_of(
 
 
 def best_elsewhere(
-    records: Iterable[Record], environments: Mapping[str, Mapping[str, Any]]
+    records: Iterable[Record],
+    environments: Mapping[str, Mapping[str, Any]],
+    usable: Callable[[Record], bool] | None = None,
 ) -> Record | None:
-    """The fastest of the bests of all machines; None without a valid record."""
+    """The fastest of the bests of all machines; None without a valid record.
+
+    `usable` as for `best_of`.
+    """
     machines: dict[tuple[str, tuple[str, ...]], list[Record]] = {}
     for record in records:
         machines.setdefault(machine_of(record, environments), []).append(record)
-    found = [best for mine in machines.values() if (best := best_of(mine)) is not None]
+    found = [best for mine in machines.values() if (best := best_of(mine, usable))]
     return min(found, key=lambda best: best.result.cost, default=None)
+
+
+def best_for_here(
+    records: Sequence[Record],
+    environments: Mapping[str, Mapping[str, Any]],
+    gpu: str | None = None,
+    usable: Callable[[Record], bool] | None = None,
+) -> Record | None:
+    """The best of the valid records of a task; None where there is none that is `usable`.
+
+    Records that were measured on this machine come first, and of these the ones that were timed
+    without emptying the caches; of several other machines the fastest one's best is taken.
+    `environments` are those of the records' file. `gpu` is the name of this machine's GPU, if the
+    records are for one and it is known.
+    """
+    groups: dict[tuple[bool, int], list[Record]] = {}
+    for record in records:
+        how = not measured_here(record, environments, gpu), record.result.cache_flush
+        groups.setdefault(how, []).append(record)
+    for elsewhere, flush in sorted(groups):
+        mine = groups[elsewhere, flush]
+        best = best_elsewhere(mine, environments, usable) if elsewhere else best_of(mine, usable)
+        if best is not None:
+            return best
+    return None
 
 
 def for_this_cpu(task: Task) -> Task:

@@ -14,8 +14,8 @@ import pytest
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import read_log
 from autosched.records import raced
-from autosched.session.load_best import best_for_here
-from autosched.state.steps import steps_to_json
+from autosched.session.this_cpu import best_for_here
+from autosched.state.steps import steps_from_json, steps_to_json
 from kit.cli import Cli, MakeRecord
 from kit.measurer import StubMeasurer
 from kit.records import SLOW, STEPS, entry, record, write
@@ -126,6 +126,20 @@ def test_times_at_the_ends_of_what_records_hold_are_compared(cli: Cli, tmp_path:
     assert json.loads(cli("records", "diff", a, b, "--json").out)["tasks"][0]["ratio"] == 0
 
 
+def test_the_best_is_one_whose_steps_apply(cli: Cli, tmp_path: Path) -> None:
+    """Commands chose the fastest, and failed with it."""
+    wrong = replace(record(0, 1e-3), steps=steps_from_json([["PR", 99, 0, "x$16"]]))
+    path = write(tmp_path / "r.jsonl", [record(0, 2e-3), wrong])
+    passed_over = "1 record of matmul(M=16, N=16, K=16) passed over whose steps do not apply to it"
+    for command in (("records", "best"), ("records", "info"), ("show",), ("replay",)):
+        done = cli(*command, path)
+        assert done.status == 0
+        assert passed_over in done.err and "2 ms" in done.out + cli("records", "best", path).out
+    assert "there are only 3 stages" in cli("show", path, "--index", 1).err
+    done = cli("show", write(tmp_path / "wrong.jsonl", [wrong]))
+    assert done.status == 3 and "there are only 3 stages" in done.err
+
+
 def test_races_say_nothing_of_other_machines(cli: Cli, tmp_path: Path) -> None:
     """Whoever looks for the best takes the fastest of each machine's bests, before and after."""
     task = entry(cpu=SLOW)
@@ -146,7 +160,9 @@ def test_races_say_nothing_of_other_machines(cli: Cli, tmp_path: Path) -> None:
         shown = cli("show", path, "--best", "--as", "steps").out
         assert json.loads(shown) == steps_to_json(STEPS[0])[0]
         contents = read_log(path)
-        assert best_for_here(contents.records, contents.environments).result.cost == 1e-3
+        best = best_for_here(contents.records, contents.environments)
+        assert best is not None
+        assert best.result.cost == 1e-3
         cli("records", "trim", path, "--best", 1, "-o", "small.jsonl", "--force")
         path = tmp_path / "small.jsonl"
 

@@ -19,6 +19,7 @@ from autosched.measure.record_log import RecordLog
 from autosched.measure.records import LogContents, Record, record_of, stream_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.standing import is_race
+from autosched.session.applying import Applying
 from autosched.state.iterator import Annotation
 from autosched.state.steps import AnnotationStep, PragmaStep, SplitStep
 from autosched.task import Task
@@ -138,6 +139,6 @@ def test_a_summary_is_the_same_either_way(tmp_path: Path, seed: int) -> None:
     for read in (stream_log, glances):
         contents, summary = LogContents(), Summary(TASK)
         for number, record in enumerate(read(path, contents)):
-            summary.add(number, record, contents.environments)
+            summary.add(number, record, contents.environments, Applying())
         found.append(json.dumps([summary.to_json(), contents.problems]))
     assert found[0] == found[1]
