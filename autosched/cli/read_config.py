@@ -167,7 +167,7 @@ def _line(data: CommentedMap, location: Location) -> int:
     for key in location:
         if not isinstance(node, CommentedMap) or key not in node:
             break
-        if key in node.lc.data:
+        if key in (node.lc.data or ()):  # None for an !!omap
             line = node.lc.key(key)[0] + 1
         node = node[key]
     return line

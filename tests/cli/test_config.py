@@ -62,6 +62,7 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
     ("text", "message"),
     [
         (WORKLOAD + "serach: {}\n", r"mine\.yaml:2: unknown key 'serach'.*'search'"),
+        (WORKLOAD + "search: !!omap [trails: 3]\n", r":2: unknown key 'search.trails'"),
         (WORKLOAD + "search:\n  trails: 3\n", r":3: unknown key 'search.trails'.*'trials'"),
         (WORKLOAD + "search: {trials: many}\n", r":2: search\.trials: .*found text 'many'"),
         (WORKLOAD + "search: {trials: 0}\n", r"greater than 0, found 0"),
