@@ -56,7 +56,8 @@ def statements_of(expr: str) -> list[Statement]:
             warnings.simplefilter("ignore", SyntaxWarning)  # `1if x`: its meaning is checked below
             module = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        detail = getattr(error, "msg", None) or "nested too deeply"
+        text = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        detail = getattr(error, "msg", None) or text
         column = getattr(error, "offset", None)
         place = f" at column {column}" if column else ""
         shown = source if len(source) <= 200 else f"{source[:197]}..."

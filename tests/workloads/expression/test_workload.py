@@ -139,6 +139,7 @@ def test_plain_data_and_dtype() -> None:
         ("C[i, k] = A[i, k] * B[k, i]", "index i has length 8, but"),
         ("C[i] = C[i] + A[i, 0]", "reads itself"),
         ("D[i] = A[i, 0]" + "+(1" * 500 + ")" * 500, "nested too deeply|too many nested"),
+        ("\udce9[i] = A[i, 0]", r"can't encode character '\\udce9' in position 0"),
     ],
 )
 def test_refuses(expr: str, message: str) -> None:
