@@ -17,11 +17,11 @@ import numpy as np
 from autosched.errors import ConfigError
 from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp, Operation
+from autosched.te.operations.reduction import adds, operator_of
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.constants import is_one
 from autosched.tir.dtype import DType, float32, int64
 from autosched.tir.expr import (
-    Add,
     BinaryExpr,
     Call,
     Cast,
@@ -229,12 +229,7 @@ def _low(axis: IterVar) -> int:
 
 def _is_sum(e: Reduce) -> bool:
     return (
-        len(e.source) == 1
-        and isinstance(e.combiner.result[0], Add)
-        and not e.init
-        and isinstance(e.condition, IntImm)
-        and isinstance(e.combiner.identity[0], IntImm | FloatImm)
-        and e.combiner.identity[0].value == 0
+        len(e.source) == 1 and adds(e.combiner) and not e.init and isinstance(e.condition, IntImm)
     )
 
 
@@ -356,12 +351,12 @@ def _sum_of_products(op: ComputeOp, e: Reduce, values: Mapping[Tensor, Array], k
 def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
     data_shape = [grid.env[axis.var].size for axis in op.axis]
     sizes = [_extent(axis) for axis in op.reduce_axis]
-    result_type = type(e.combiner.result[0])
+    operator = operator_of(e.combiner)
     plain = len(e.source) == 1 and not e.init and is_one(e.condition) and 0 not in sizes
-    if plain and result_type in UFUNCS:
+    if plain and operator in UFUNCS:
         full = np.broadcast_to(np.asarray(grid(e.source[0])), (*data_shape, *sizes))
         axes = tuple(range(len(data_shape), len(data_shape) + len(sizes)))
-        combine = UFUNCS[result_type]
+        combine = UFUNCS[operator]
         begun = combine(combine.reduce(full, axis=axes), grid(e.combiner.identity[0]))
         return [np.asarray(begun)]
     start = e.init or e.combiner.identity

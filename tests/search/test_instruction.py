@@ -355,6 +355,20 @@ def test_what_it_is_not_for() -> None:
         s.use_instruction(odd[-1].op.inputs[0], "vpdpbusd.zmm", (4, 4))
 
 
+def test_sums_that_begin_elsewhere_are_no_products() -> None:
+    """The instruction's sums began with 0."""
+    a, b = te.placeholder((8, 8), "uint8", "A"), te.placeholder((8, 16), "int8", "B")
+    k = te.reduce_axis((0, 8), "k")
+    from_5 = te.comm_reducer(lambda x, y: x + y, lambda t: te.const(5, t), "from_5")
+
+    def element(i: Any, j: Any) -> Any:
+        return from_5(a[i, k].astype("int32") * b[k, j].astype("int32"), axis=k)
+
+    c = te.compute((8, 16), element, "C")
+    with pytest.raises(ScheduleError, match="no product of matrices"):
+        te.create_schedule(c.op).use_instruction(c, "vpdpbusd.zmm", (4, 1))
+
+
 def test_rows_that_share_a_vector_have_no_sketch() -> None:
     """ARM's bfmmla; the search ended with a ValueError."""
     tensors = product(("bfloat16", "bfloat16", "float32"), 64, 64, 64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +66,28 @@ def test_reductions_begin_with_what_their_combiner_says(dtype: str) -> None:
     for b, c in (evaluate([A, B, C], [array]), found):
         np.testing.assert_array_equal(b, [2, 9, 2])
         np.testing.assert_array_equal(c, np.array([1, 9, lowest], dtype))
+
+
+@pytest.mark.parametrize(
+    ("combine", "identity", "wanted"),
+    [
+        (lambda x, y: te.min(x + y, 10), 0, [6, 10]),
+        (lambda x, y: x + y + x * y, 0, [23, 209]),
+        (lambda x, y: x + y + 1, -1, [8, 17]),
+        (lambda x, y: x * y * 2, 1, [48, 960]),
+    ],
+    ids=["saturating", "growth", "counting", "scaled"],
+)
+def test_reducers_of_several_operators(
+    combine: Callable[[Any, Any], Any], identity: int, wanted: list[int]
+) -> None:
+    """The reference took them for the outermost operator alone."""
+    A = te.placeholder((2, 3), "int32", name="A")
+    k = te.reduce_axis((0, 3), name="k")
+    reducer = te.comm_reducer(combine, lambda t: te.const(identity, t), name="several")
+    B = te.compute((2,), lambda i: reducer(A[i, k], axis=k), name="B")
+    array = np.array([[1, 2, 3], [4, 5, 6]], "int32")
+    np.testing.assert_array_equal(evaluate([A, B], [array])[0], wanted)
 
 
 def test_axes_of_length_one_and_unused_ones_count() -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.operations.operation import ComputeOp
-from autosched.tir.expr import Add, Cast, Expr, IntImm, IterVar, Mul, ProducerLoad, Reduce
+from autosched.te.operations.reduction import adds
+from autosched.tir.expr import Cast, Expr, IntImm, IterVar, Mul, ProducerLoad, Reduce
 from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars
 
@@ -101,11 +102,8 @@ def as_product(op: ComputeOp, it: Instruction) -> Product | None:
 
 
 def _is_sum(body: Reduce) -> bool:
-    combiner = body.combiner
-    result = combiner.result[0]
-    plain = isinstance(result, Add) and (result.a, result.b) == (combiner.lhs[0], combiner.rhs[0])
     always = isinstance(body.condition, IntImm) and body.condition.value == 1
-    return plain and always and not body.init and len(body.source) == 1
+    return adds(body.combiner) and always and not body.init and len(body.source) == 1
 
 
 def _load(e: Expr, dtype: str) -> ProducerLoad | None:

@@ -9,7 +9,18 @@ from typing import Any
 from autosched.tir import op
 from autosched.tir.conversion import number
 from autosched.tir.dtype import DType
-from autosched.tir.expr import CommReducer, Expr, IterKind, IterVar, Reduce, Var
+from autosched.tir.expr import (
+    Add,
+    BinaryExpr,
+    CommReducer,
+    Expr,
+    FloatImm,
+    IntImm,
+    IterKind,
+    IterVar,
+    Reduce,
+    Var,
+)
 from autosched.tir.operators import Operators
 
 
@@ -138,6 +149,21 @@ def comm_reducer(
     >>> index, value = te.compute((4,), lambda i: argmax((k.var, A[i, k]), axis=k))
     """
     return Reducer(fcombine, fidentity, name)
+
+
+def operator_of(combiner: CommReducer) -> type[BinaryExpr] | None:
+    """The operator (Add in `x + y`) if the combiner is that operator alone, else None."""
+    result = combiner.result[0]
+    if not isinstance(result, BinaryExpr):
+        return None
+    return type(result) if ((result.a,), (result.b,)) == (combiner.lhs, combiner.rhs) else None
+
+
+def adds(combiner: CommReducer) -> bool:
+    """Whether the combiner adds two values up, and its identity is 0."""
+    start = combiner.identity[0]
+    is_zero = isinstance(start, IntImm | FloatImm) and start.value == 0
+    return operator_of(combiner) is Add and is_zero
 
 
 def _zero(dtype: DType) -> Expr:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.nvidia import layouts
 from autosched.te.operations.operation import ComputeOp
+from autosched.te.operations.reduction import adds
 from autosched.tir.constants import is_one, is_zero
 from autosched.tir.expr import (
-    Add,
     Cast,
     Expr,
     IntImm,
@@ -29,7 +29,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.linear import linear
 from autosched.tir.op import add, const, floordiv, floormod, mul
-from autosched.tir.walk import combine, free_vars, loads
+from autosched.tir.walk import free_vars, loads
 
 Axes = tuple[IterVar, ...]
 
@@ -141,9 +141,7 @@ def _factors(body: Expr, it: Instruction) -> tuple[Expr, Expr] | str:
     """
     if not isinstance(body, Reduce) or len(body.source) != 1 or body.init:
         return "it is no plain sum"
-    combiner = body.combiner
-    sums = combine(combiner, combiner.lhs, combiner.rhs)
-    if len(sums) != 1 or not isinstance(sums[0], Add):
+    if not adds(body.combiner):
         return "it is no sum"
     if not is_one(body.condition):
         return "its sum has a condition"

@@ -340,6 +340,15 @@ def test_what_is_no_product() -> None:
     double = te.compute((8, 8), doubled, "double")
     with pytest.raises(ScheduleError, match="its sums must run over axes of both operands"):
         te.create_schedule(double.op).matrix_tiles(double, SMALL, F16)
+    for combine, identity in ((lambda x, y: x + y + x * y, 0), (lambda x, y: x + y, 5)):
+        reducer = te.comm_reducer(combine, lambda t, first=identity: te.const(first, t), "other")
+
+        def other(i: Any, j: Any, reducer: Any = reducer) -> Any:
+            return reducer(a[i, k].astype("float32") * a[k, j].astype("float32"), axis=k)
+
+        no_sum = te.compute((8, 8), other, "no_sum")
+        with pytest.raises(ScheduleError, match="it is no sum"):
+            te.create_schedule(no_sum.op).matrix_tiles(no_sum, SMALL, F16)
     arguments, c = product(32, 32, 32, *TYPES[F16], bias=True)
     s = te.create_schedule(arguments[-1].op)
     s[c].split(s[c].op.root_iter_vars[0], factor=2)
