@@ -17,6 +17,7 @@ from autosched.te.intrin.nvidia import layouts
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.reduction import adds
 from autosched.tir.constants import is_one, is_zero
+from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     Cast,
     Expr,
@@ -157,10 +158,17 @@ def _factors(body: Expr, it: Instruction) -> tuple[Expr, Expr] | str:
 
 
 def _narrow(e: Expr) -> Expr:
-    """`e` without the widening casts around it."""
-    while isinstance(e, Cast) and e.value.dtype.bits < e.dtype.bits:
+    """`e` without the casts around it that widen its type and keep its value."""
+    while isinstance(e, Cast) and _widens(e.value.dtype, e.dtype):
         e = e.value
     return e
+
+
+def _widens(source: DType, target: DType) -> bool:
+    """Whether `target` has more bits than `source`, and all of its values."""
+    if source.bits >= target.bits or source.is_float is not target.is_float:
+        return False
+    return source.is_float or source.min_value >= target.min_value
 
 
 def _word(e: Expr, k: Axes) -> int:

@@ -356,6 +356,25 @@ def test_what_is_no_product() -> None:
         s.matrix_tiles(c, SMALL, F16, arguments[-1])
 
 
+@pytest.mark.parametrize("through", ["int16", "uint16"])
+def test_factors_keep_what_their_casts_make_of_them(through: str) -> None:
+    """Negative bytes that become uint16 first were multiplied as bytes."""
+    a, b = te.placeholder((8, 8), "int8", "A"), te.placeholder((8, 8), "int8", "B")
+    k = te.reduce_axis((0, 8), "k")
+
+    def total(i: Any, j: Any) -> Any:
+        factor = a[i, k].astype(through).astype("int32")
+        return te.sum(factor * b[k, j].astype("int32"), axis=k)
+
+    c = te.compute((8, 8), total, "C")
+    s, name = te.create_schedule(c.op), "mma.m16n8k32.s8"
+    if through == "int16":
+        assert s.matrix_tiles(c, SMALL, name)
+    else:
+        with pytest.raises(ScheduleError, match="it multiplies uint16, the instruction int8"):
+            s.matrix_tiles(c, SMALL, name)
+
+
 def batches() -> tuple[list[Tensor], Tensor, Tensor | None]:
     a, b = (te.placeholder((3, n, 20), "float16", name) for n, name in ((20, "A"), (24, "B")))
     k = te.reduce_axis((0, 20), "k")
