@@ -228,9 +228,7 @@ def _low(axis: IterVar) -> int:
 
 
 def _is_sum(e: Reduce) -> bool:
-    return (
-        len(e.source) == 1 and adds(e.combiner) and not e.init and isinstance(e.condition, IntImm)
-    )
+    return len(e.source) == 1 and adds(e.combiner) and not e.init and is_one(e.condition)
 
 
 class _Grid:

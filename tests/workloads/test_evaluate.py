@@ -68,6 +68,14 @@ def test_reductions_begin_with_what_their_combiner_says(dtype: str) -> None:
         np.testing.assert_array_equal(c, np.array([1, 9, lowest], dtype))
 
 
+def test_sum_of_no_terms_is_zero() -> None:
+    """The reference summed up all terms where the condition is the constant False."""
+    A = te.placeholder((2, 3), name="A")
+    k = te.reduce_axis((0, 3), name="k")
+    B = te.compute((2,), lambda i: te.sum(A[i, k], axis=k, where=False), name="B")
+    np.testing.assert_array_equal(evaluate([A, B], [np.ones((2, 3), np.float32)])[0], [0, 0])
+
+
 @pytest.mark.parametrize(
     ("combine", "identity", "wanted"),
     [
