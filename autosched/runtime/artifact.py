@@ -163,12 +163,25 @@ def artifact_of(func: PrimFunc, object_code: bytes, threads: int) -> CpuArtifact
 def params_of(func: PrimFunc, written: set[Var]) -> tuple[ParamSpec, ...]:
     """The parameters that callers of `func` pass.
 
-    Those through whose pointers in `written` the function stores are outputs.
+    Those through whose pointers in `written` the function stores are outputs. An array that is
+    named as another parameter gets a number behind its name (A, A_1).
 
     Raises CompileError for a pointer without a buffer and for an array with strides.
     """
     names = _size_names(func)
-    return tuple(_param(func, var, written, names) for var in func.params)
+    params = [_param(func, var, written, names) for var in func.params]
+    all_names = {p.name for p in params}
+    taken = {p.name for p in params if p.shape is None}
+    for place, p in enumerate(params):
+        if p.shape is None:
+            continue
+        name, count = p.name, 0
+        while name in taken or (count and name in all_names):
+            count += 1
+            name = f"{p.name}_{count}"
+        taken.add(name)
+        params[place] = replace(p, name=name)
+    return tuple(params)
 
 
 def _size_names(func: PrimFunc) -> dict[Var, str]:

@@ -6,11 +6,13 @@ import pickle
 
 import pytest
 
+from autosched import te
 from autosched.codegen.nvrtc import Compiled
 from autosched.codegen.nvrtc_log import Resources
-from autosched.driver import lower_to_kernels
+from autosched.driver import lower, lower_to_kernels
 from autosched.errors import CompileError, MeasureError
 from autosched.runtime.cuda_artifact import Alloc, CudaArtifact, Kernel, Launch, cuda_artifact
+from autosched.target import cuda_target
 from autosched.tir.parser import parse_func
 from autosched.tir.stmt import Allocate
 from autosched.tir.walk import stmts
@@ -62,6 +64,20 @@ def test_a_workspace_that_is_called_like_a_parameter() -> None:
     memory.buffer_var.name = "A"
     found = cuda_artifact(lower_to_kernels(func), "main")
     assert found.plan[:2] == (Alloc("A_1", 128), Launch("main_kernel", ("A", "A_1", "z")))
+
+
+def test_arrays_of_one_name_are_told_apart() -> None:
+    """te.placeholder calls all of them `placeholder`: launches were passed the last one twice."""
+    a, b = te.placeholder((8,)), te.placeholder((8,))
+    c = te.placeholder((8,), name="placeholder_1")
+    d = te.compute((8,), lambda i: a[i] - b[i] * c[i], "placeholder")
+    s = te.create_schedule(d.op)
+    s[d].bind(d.op.axis[0], te.thread_axis("threadIdx.x"))
+    func = lower(s, [a, b, c, d], cuda_target())
+    found = cuda_artifact(lower_to_kernels(func), "main")
+    names = ("placeholder", "placeholder_2", "placeholder_1", "placeholder_3")
+    assert tuple(p.name for p in found.params) == names
+    assert found.plan == (Launch("main_kernel", names),)
 
 
 def test_bytes_and_back() -> None:
