@@ -114,6 +114,8 @@ template <class To, class From> To rounded_to_zero(From x) {
 #define __dsub_rn(x, y) ((x) - (y))
 #define __fmul_rn(x, y) ((x) * (y))
 #define __dmul_rn(x, y) ((x) * (y))
+#define __fdiv_rn(x, y) ((x) / (y))
+#define __ddiv_rn(x, y) ((x) / (y))
 static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
 static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
 """
