@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -24,12 +26,15 @@ from autosched.referee.static_checks import BLOCKS, Proof, prove
 from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.tir import interp
+from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Ramp
 from autosched.tir.function import PrimFunc
 from autosched.tir.interp_memory import InterpreterError, TooLargeError
 from autosched.tir.interp_watch import Blocks, Watch
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import Stmt
+from autosched.tir.substitute_stmt import replace_buffers
+from autosched.tir.undefined import buffers_in
 from autosched.tir.walk import all_exprs
 from autosched.transform.device.alignment import is_aligned
 from autosched.transform.device.thread_sync import kernels
@@ -135,8 +140,23 @@ def lowered(task: Task, steps: Sequence[Step]) -> tuple[PrimFunc, PrimFunc]:
     """A candidate as ScheduleOps produces it, and as code is generated from it."""
     sch, tensors = apply_steps(task.dag, steps, LayoutOption.NO_REWRITE)
     with task.lowering.context():
-        source = schedule_ops(sch, tensors)
+        source = _named_apart(schedule_ops(sch, tensors))
         return source, device_function(source)
+
+
+def _named_apart(func: PrimFunc) -> PrimFunc:
+    """`func` with parameters whose names no other of its buffers has; reports go by these names."""
+    names = Counter(b.name for b in {*func.buffers, *buffers_in(func.body)})
+    table: dict[Buffer, Buffer] = {}
+    for buffer in func.buffers:
+        if names[buffer.name] > 1:
+            name = next(f"{buffer.name}_{k}" for k in count(1) if f"{buffer.name}_{k}" not in names)
+            names[name] += 1
+            table[buffer] = buffer.with_(name=name)
+    if not table:
+        return func
+    params = {p: table.get(b, b) for p, b in func.buffer_map.items()}
+    return replace(func, body=replace_buffers(func.body, table), buffer_map=params)
 
 
 def check_function(
@@ -222,9 +242,9 @@ def _wrong_elements(
         if not (found == wanted).all():
             first = int(np.argmax(found != wanted))
             does = "is written" if found[first] else "is not written"
-            count = int((found != wanted).sum())
+            number = int((found != wanted).sum())
             return (
-                f"{count} elements of {name} are written or left out wrongly; the first: "
+                f"{number} elements of {name} are written or left out wrongly; the first: "
                 f"{name}[{first}] (flat index) {does}"
             )
     return None

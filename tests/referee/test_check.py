@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autosched.driver import lower_steps, lower_to_kernels
 from autosched.referee.check import Verdict, check_candidate, check_function, lowered
+from autosched.search.options import SearchOptions
+from autosched.search.space import SearchSpace
 from autosched.state.steps import SplitStep, Step
 from autosched.task import Task
 from autosched.tir.printer import to_text
@@ -33,6 +37,29 @@ CANDIDATES = [
 def test_golden_candidates_agree(golden: Candidate, workload: str, number: int) -> None:
     report = check_candidate(*golden(workload, number), seconds=60)
     assert report.verdict is Verdict.AGREES, str(report)
+
+
+UNNAMED = """\
+from autosched import te
+
+def doubled_twice():
+    a = te.placeholder((8, 8), name="compute")
+    b = te.compute((8, 8), lambda i, j: a[i, j] * 2)
+    k = te.reduce_axis((0, 8))
+    return [a, te.compute((8, 8), lambda i, j: te.sum(b[i, k] * b[k, j], axis=k))]
+"""
+
+
+@pytest.mark.parametrize(
+    "options", [SearchOptions(space="ansor"), SearchOptions(space="autosched")]
+)
+def test_tensors_of_one_name(tmp_path: Path, options: SearchOptions) -> None:
+    """te.compute calls all stages `compute`; the input was said to be read before it is written."""
+    (tmp_path / "unnamed.py").write_text(UNNAMED)
+    task = Task.from_python(f"{tmp_path / 'unnamed.py'}:doubled_twice", target="cuda")
+    for steps in SearchSpace(task, options).sample(np.random.default_rng(0), 4):
+        report = check_candidate(task, steps, seconds=60)
+        assert report.verdict is Verdict.AGREES, str(report)
 
 
 def test_what_takes_too_long_is_said_and_not_skipped(golden: Candidate) -> None:
