@@ -114,6 +114,18 @@ def test_examples_whose_elements_share_memory() -> None:
         torch.testing.assert_close(fast(x), model(x).detach())
 
 
+def test_examples_that_share_memory() -> None:
+    layer, (x, y, z) = nn.Linear(4, 4), drawn((4, 4), (4, 4), (4, 4))
+    model = filled(Calls(lambda layer, a, b, c: layer(a) @ layer(b) + c, layer))
+    weight, parts = layer.weight, drawn((4, 12))[0].chunk(3, -1)
+    for examples in ((x, x, x), (weight, x, weight), (weight.detach().mT, x.mT, x), parts):
+        fast = agree(model, *examples)
+        torch.testing.assert_close(fast(x, y, z), model(x, y, z).detach())
+    named = filled(Named())
+    found = agree(named, x[:, :3], x, other=x)(x[:, :3], y, other=z)
+    torch.testing.assert_close(found["y"], named(x[:, :3], y, other=z)["y"].detach())
+
+
 def test_an_argument_that_requires_a_gradient_gets_none() -> None:
     model, (x,) = filled(Calls(in_a_mode, nn.Linear(4, 2))), drawn((3, 4))
     fast = agree(model, x)

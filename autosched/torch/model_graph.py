@@ -69,8 +69,9 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
     Raises ConfigError for a model that PyTorch cannot export, or not rightly, or that writes to its
     inputs.
     """
-    given = tuple(map(apart, inputs))
-    by_name = {name: apart(value) for name, value in named.items()}
+    values = list(_distinct(model, (*inputs, *named.values())))
+    given = tuple(values[: len(inputs)])
+    by_name = dict(zip(named, values[len(inputs) :], strict=True))
     try:
         program = _in_its_mode(model, given, by_name)
     except ConfigError:
@@ -95,6 +96,37 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
     return_own(module.graph)
     settle_strides(module.graph)
     return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
+
+
+def _distinct(model: Any, inputs: Iterable[Any]) -> Iterator[Any]:
+    """The inputs as `apart` has them, each in memory of its own, which no weight has either.
+
+    `torch.export` takes a tensor that is given twice, or is a weight, for a single one, and cannot
+    tell parts of one memory apart.
+    """
+    known = set(map(_memory, (*model.parameters(), *model.buffers())))
+    for value in map(apart, inputs):
+        found = value
+        if isinstance(value, torch.Tensor):
+            found = _copied(value) if _memory(value) in known else value
+            known.add(_memory(found))
+        yield found
+
+
+def _memory(tensor: Tensor) -> int:
+    """Which memory it is in; which object it is where that is not known."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return int(tensor.untyped_storage().data_ptr()) if plain else id(tensor)
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """Another tensor with the same values, stored with the same strides."""
+    if tensor.layout != torch.strided:
+        return tensor.detach()
+    made = torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+    return made.copy_(tensor.detach())
 
 
 def _in_its_mode(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
