@@ -203,6 +203,18 @@ def test_sparse_inputs_go_to_the_model() -> None:
         torch.testing.assert_close(fast(x.to_sparse()), model(x).detach())
 
 
+def test_nested_inputs_go_to_the_model() -> None:
+    model, rows = filled(nn.Linear(3, 4)), drawn((5, 3), (2, 3))
+    fast = agree(model, rows[0])
+    nested = torch.nested.nested_tensor(list(rows))
+    with pytest.warns(UserWarning, match=r"found \(float32 \(nested\)\)"):
+        found = fast(nested)
+    for each, row in zip(found.unbind(), rows, strict=True):
+        torch.testing.assert_close(each, model(row).detach())
+    with pytest.raises(ConfigError, match=r"example_inputs\[0\]: .* one shape, found a nested"):
+        agree(model, nested)
+
+
 def test_automatic_types_are_off() -> None:
     def function(first: Any, second: Any, x: Tensor) -> Tensor:
         return second(first(x[0]).expand(2, 5))  # PyTorch's product, then a kernel

@@ -69,6 +69,11 @@ def check_examples(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) 
             raise ConfigError(
                 f"{place}: expected a tensor or a number, {found(value)}; {_instead(value)}"
             )
+        if isinstance(value, torch.Tensor) and value.is_nested:
+            raise ConfigError(
+                f"{place}: expected a tensor of one shape, found a nested one; give a padded one, "
+                "value.to_padded_tensor(0.0)"
+            )
     signature = _signature(model)
     if signature is None:
         return

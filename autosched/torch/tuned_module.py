@@ -182,7 +182,8 @@ def _operators_here(names: tuple[str, ...]) -> _Operators:
 def _kind(value: Any) -> Any:
     """What kernels depend on: shape, type, device and layout of a tensor, or value and its type."""
     if isinstance(value, torch.Tensor):
-        return tuple(value.shape), value.dtype, value.device.type, value.layout
+        shape = None if value.is_nested else tuple(value.shape)  # a nested one may not tell it
+        return shape, value.dtype, value.device.type, value.layout
     return type(value), value
 
 
@@ -226,4 +227,5 @@ def _text(kind: Any) -> str:
     shape, dtype, device, layout = kind
     where = "" if device == "cpu" else f" on {device}"
     how = "" if layout == torch.strided else f" of the layout {layout}"
-    return f"{str(dtype).removeprefix('torch.')}{list(shape)}{where}{how}"
+    sizes = " (nested)" if shape is None else list(shape)
+    return f"{str(dtype).removeprefix('torch.')}{sizes}{where}{how}"
