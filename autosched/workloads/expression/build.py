@@ -72,7 +72,8 @@ def _compute(
         kind = type_of(statement.table, result)
         numbers = statement.table if kind.is_float else statement.table.astype(np.int64)
         return constant_tensor(numbers, statement.name, str(kind), statement.indices)
-    body = _Body(statement, tensors, result)
+    outer = types.get(statement.outer.name) if statement.outer else None
+    body = _Body(statement, tensors, result, None if outer is None else DType(outer))
     marked = [tensors[n] for n in free if n in map(tensor_of, loads_of(statement.body))]
     attrs = {**(layout_free(*marked) if marked else {}), **_unrolled(statement, tensors)}
     if not statement.reducer:
@@ -90,11 +91,15 @@ def _compute(
 
 @dataclass(frozen=True)
 class _Body:
-    """The value of a statement; `result` is its type, or None for the type of the value."""
+    """The value of a statement; `result` is its type, or None for the type of the value.
+
+    `outer` is the type of the statement that a helper is for, if given.
+    """
 
     statement: Statement
     tensors: Mapping[str, Tensor]
     result: DType | None
+    outer: DType | None
 
     def stage(self, name: str, element: Callable[..., Expr], attrs: Mapping[str, Any]) -> Tensor:
         """A tensor with the statement's indices."""
@@ -110,7 +115,7 @@ class _Body:
         env: dict[str, Expr] = dict(zip(statement.indices, indices, strict=True))
         env.update(zip(statement.reduce_indices, (axis.var for axis in axes), strict=True))
         result = None if statement.finds_place else self.result
-        means = Translation(env, self.tensors, statement.extents, result)
+        means = self._means(Translation(env, self.tensors, statement.extents, result))
         value = means.typed(statement.body)
         if statement.finds_place and value.dtype.is_storage_float:
             # A stored extremum would be rounded, and then equal none of the values.
@@ -118,6 +123,19 @@ class _Body:
         if value.dtype.is_bool and result is None:
             raise TypeError(f"{statement.name} is a truth value; give its type under dtype")
         return op.cast(result or value.dtype, value)
+
+    def _means(self, own: Translation) -> Translation:
+        """`own`, for a helper with its elements as wide as in the value that it is a part of."""
+        statement = self.statement
+        if statement.outer is None or self.result is not None or statement.finds_place:
+            return own
+        match statement.part:
+            case "index":
+                return replace(own, in_index=True)
+            case "value" | "condition" as part:
+                in_condition = part == "condition"
+                return replace(own, result=self.outer, in_condition=in_condition, in_helper=True)
+        return own
 
     def reduced(self, *indices: Var) -> Expr:
         """The reduction of the values: for a mean their sum, for a place their extremum."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from autosched.errors import ConfigError
 from autosched.workloads.constant_tensor import Numbers
 
 PLACES = ("argmax", "argmin")
 """Reducers whose result is the place of a value along their only index."""
+
+Part = Literal["value", "condition", "index", "own"]
+"""What a helper's reduction is part of, which decides to what its elements are widened.
+
+`own` is a conversion, or what `argmax` compares: the reduction has the type of its value.
+"""
 
 
 @dataclass
@@ -20,6 +26,7 @@ class Statement:
     - `text`: the user's statement from which it comes.
     - `outer`: for a helper, which computes a reduction inside of a value: the statement of that
       value.
+    - `part`: of what a helper's reduction is a part.
     - `table`: the numbers of a table; `body` then has no meaning.
     - `extents`: the length of every index, once `infer_extents` has run.
     - `around`: for a helper, the lengths of its indices that the reductions around it give.
@@ -33,6 +40,7 @@ class Statement:
     reduce_indices: tuple[str, ...]
     body: ast.expr
     outer: Statement | None = None
+    part: Part = "value"
     table: Numbers | None = field(default=None, compare=False)
     extents: dict[str, int] = field(default_factory=dict)
     around: dict[str, int] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from autosched.errors import ConfigError
 from autosched.words import count
 from autosched.workloads.expression import hints
-from autosched.workloads.expression.statement import PLACES, Statement, fail, loads_of
+from autosched.workloads.expression.statement import PLACES, Part, Statement, fail, loads_of
 from autosched.workloads.expression.table import TableError, table_of
 from autosched.workloads.expression.values import CASTS, FUNCTIONS
 from autosched.workloads.workload import MAX_SIZE
@@ -37,6 +37,8 @@ _NODES = (
 _FORBIDDEN = (ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _MAX_DEPTH = 100
 _MAX_LENGTH = 100_000  # characters
+_PARTS: dict[str, tuple[Part, ...]] = {**dict.fromkeys(CASTS, ("own",)), "where": ("condition",)}
+"""By function, the parts that its first arguments are of themselves."""
 _LONG_SUM = 16  # terms; longer sums are added up in pairs
 
 
@@ -196,23 +198,50 @@ class _Lift(ast.NodeTransformer):
         self._taken = taken
         self._bound = {*outer.indices, *outer.reduce_indices}
         self._lengths = dict(outer.extents)  # those that the reductions around give
+        self._part: Part = "own" if outer.finds_place else "value"
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        node.slice = self._visit_part(node.slice, "index")
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        node.test = self._visit_part(node.test, "condition")
+        node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        node.left = self._visit_part(node.left, "condition")
+        node.comparators = [self._visit_part(e, "condition") for e in node.comparators]
+        return node
+
+    def _visit_part(self, e: ast.expr, part: Part) -> ast.expr:
+        """Visit `e`, which is such a part; conditions of an index are parts of the index."""
+        around = self._part
+        self._part = "index" if part == "condition" and around == "index" else part
+        found: ast.expr = self.visit(e)
+        self._part = around
+        return found
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         reduction = _reduction(node, self._bound)
         if reduction is None:
-            self.generic_visit(node)
+            parts = _PARTS.get(node.func.id, ()) if isinstance(node.func, ast.Name) else ()
+            for k, e in enumerate(node.args):
+                node.args[k] = self._visit_part(e, parts[k] if k < len(parts) else self._part)
             return node
         reducer, reduced, lengths, body = reduction
         bound, around = self._bound, self._lengths
         self._bound, self._lengths = bound | set(reduced), around | lengths
-        inner: ast.expr = self.visit(body)
+        inner = self._visit_part(body, "own" if reducer in PLACES else self._part)
         self._bound, self._lengths = bound, around
         used = {n.id for n in _names(inner)}
         kept = [n for n in sorted(bound, key=self._order) if n in used]
         name = self._name(reducer)
         # A reduction that depends on no index becomes a tensor with one axis, of length 1.
         indices = tuple(kept) or ("_",)
-        helper = Statement(self._outer.text, name, indices, reducer, reduced, inner, self._outer)
+        helper = Statement(
+            self._outer.text, name, indices, reducer, reduced, inner, self._outer, self._part
+        )
         helper.extents.update(lengths)
         helper.around.update((n, around[n]) for n in kept if n in around)
         if not kept:

@@ -84,7 +84,9 @@ class Translation:
 
     Conditions are bool. Literals stay numbers until they meet an operand with a type. Values read
     `in_index` have at least 32 bits, so that arithmetic on them does not wrap. So do integers
-    `in_condition` of a statement with a float result, and floats computed from them there.
+    `in_condition` of a statement with a float result, and floats computed from them there. In a
+    helper, `result` is the type of the statement that it is for, which literals alone do not take:
+    they are counted in int32, whatever that type holds.
     """
 
     env: Mapping[str, Expr]
@@ -93,14 +95,16 @@ class Translation:
     result: DType | None
     in_index: bool = False
     in_condition: bool = False
+    in_helper: bool = False
 
     def typed(self, e: ast.expr) -> Expr:
         """The value as an expression; a lone literal gets the statement's type."""
         value = self.value(e)
         if isinstance(value, Expr):
             return value
-        if self.result is not None and (self.result.is_float or isinstance(value, int)):
-            return op.const(value, self.result)
+        result = None if self.in_helper else self.result
+        if result is not None and (result.is_float or isinstance(value, int)):
+            return op.const(value, result)
         return op.const(value, self._float() if isinstance(value, float) else None)
 
     def _float(self, *others: DType) -> DType:
@@ -328,7 +332,8 @@ class Translation:
 
     def _choice(self, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Expr:
         a, b = self.value(body), self.value(orelse)
-        if not isinstance(a, Expr) and not isinstance(b, Expr) and self.result is not None:
+        literals = not isinstance(a, Expr) and not isinstance(b, Expr)
+        if literals and self.result is not None and not self.in_helper:
             a = self.typed(body)
         x, y = self._unified(a, b)
         return op.if_then_else(self.condition(test), x, y)

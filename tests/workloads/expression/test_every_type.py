@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from autosched.task import Task
+from autosched.te.operations.operation import ComputeOp
 from autosched.workloads.expression.workload import ExpressionWorkload
 from kit.every_type import FLOATS, INTEGERS, expressions, problems
 from kit.types import Array
@@ -63,3 +65,45 @@ def test_truth_values_are_added_up_as_numbers() -> None:
 def test_the_absolute_value_of_what_has_no_sign_is_itself() -> None:
     workload = ExpressionWorkload.parse("C[i] = abs(A[i])", {"A": [3]}, "uint8")
     assert workload.reference([np.array([0, 2, 255], np.uint8)])[0].tolist() == [0, 2, 255]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("sum(k, A[i, k]) + 1", [301, -383]),
+        ("prod(k, A[i, k]) - sum(k, max(A[i, k], 0))", [1e6 - 300, -(128**3)]),
+        ("max(k, A[i, k] * sum(r, A[i, r])) * 2", [60000, 98304]),
+        ("where(sum(k, A[i, k]) > 0, 1, 0)", [1, 0]),
+        ("(sum(k, A[i, k]) < 0 and A[i, 0] < 0) + 0", [0, 1]),
+        ("B[clip(sum(k, A[i, k]), 0, 300)] + 0", [44, 0]),
+    ],
+)
+def test_reductions_inside_of_a_value_are_as_wide_as_the_result(
+    value: str, wanted: list[float], dtype: str
+) -> None:
+    types = {"A": "int8", "B": "int16", "C": dtype}
+    shapes = {"A": [2, 3], "B": [301]} if "B" in value else {"A": [2, 3]}
+    given = {name: types[name] for name in (*shapes, "C")}
+    workload = ExpressionWorkload.parse(f"C[i] = {value}", shapes, given)
+    arrays: dict[str, Array] = {
+        "A": np.array([[100] * 3, [-128] * 3], np.int8),
+        "B": (np.arange(301) % 256).astype(np.int16),
+    }
+    (found,) = workload.reference([arrays[name] for name in workload.program.inputs])
+    assert found.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "stages"),
+    [
+        ("int64(sum(k, A[i, k])) + 1", ["int8", "int64"]),
+        ("argmax(r, sum(k, A[i, k] * A[r, k])) + 0", ["int8", "int8", "int32", "int64"]),
+        ("sum(k, 1 if A[i, k] > 0 else 0) + 1", ["int32", "int64"]),
+    ],
+)
+def test_reductions_that_keep_the_type_of_their_value(value: str, stages: list[str]) -> None:
+    shapes, types = {"A": [2, 3]}, {"A": "int8", "C": "int64"}
+    task = Task.from_expression(f"C[i] = {value}", shapes, dtype=types)
+    computed = [each for each in task.dag.ops if isinstance(each, ComputeOp)]
+    assert [str(each.body[0].dtype) for each in computed] == stages
