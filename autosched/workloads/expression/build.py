@@ -120,9 +120,19 @@ class _Body:
         if statement.finds_place and value.dtype.is_storage_float:
             # A stored extremum would be rounded, and then equal none of the values.
             value = replace(means, result=float32).typed(statement.body)
-        if value.dtype.is_bool and result is None:
-            raise TypeError(f"{statement.name} is a truth value; give its type under dtype")
-        return op.cast(result or value.dtype, value)
+        return op.cast(result or self._kind(value, means), value)
+
+    def _kind(self, value: Expr, means: Translation) -> DType:
+        """The type of a value that is given none; truth values are counted and compared as int32.
+
+        In a mean, numbers that are no floats have the type of the floats around it.
+        """
+        reducer, around, own = self.statement.reducer, means.result, value.dtype
+        if reducer == "mean" and around is not None and around.is_float and not own.is_float:
+            return around
+        if own.is_bool and not reducer:
+            raise TypeError(f"{self.statement.name} is a truth value; give its type under dtype")
+        return int32 if own.is_bool else own
 
     def _means(self, own: Translation) -> Translation:
         """`own`, for a helper with its elements as wide as in the value that it is a part of."""

@@ -107,3 +107,30 @@ def test_reductions_that_keep_the_type_of_their_value(value: str, stages: list[s
     task = Task.from_expression(f"C[i] = {value}", shapes, dtype=types)
     computed = [each for each in task.dag.ops if isinstance(each, ComputeOp)]
     assert [str(each.body[0].dtype) for each in computed] == stages
+
+
+@pytest.mark.parametrize("types", [{"A": "int8"}, {"A": "float32"}, {"A": "int8", "C": "float32"}])
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("sum(k, A[i, k] > 0) * 2", [400, 0]),
+        ("sum(k, A[i, k] > 0 and k < 150)", [50, 0]),
+        ("argmax(k, A[i, k] > 0)", [100, 0]),
+        ("argmin(k, not A[i, k] > 0) + 0", [100, 0]),
+        ("A[i, argmax(k, A[i, k] > 0)] + max(k, A[i, k] < 0)", [1, 0]),
+    ],
+)
+def test_reductions_of_truth_values_count_and_compare_them(
+    value: str, wanted: list[int], types: dict[str, str]
+) -> None:
+    workload = ExpressionWorkload.parse(f"C[i] = {value}", {"A": [2, 300]}, types)
+    a = np.zeros((2, 300), types["A"])
+    a[0, 100:] = 1
+    assert workload.reference([a])[0].tolist() == wanted
+
+
+@pytest.mark.parametrize("value", ["A[i, k] > 0", "1 if A[i, k] > 0 else 0", "int32(A[i, k])"])
+def test_the_mean_of_what_is_no_float_is_of_the_floats_around_it(value: str) -> None:
+    expr, types = f"C[i] = mean(k, {value}) * 2", {"A": "int8", "C": "float32"}
+    workload = ExpressionWorkload.parse(expr, {"A": [1, 4]}, types)
+    assert workload.reference([np.array([[1, 0, 1, 1]], np.int8)])[0].tolist() == [1.5]
