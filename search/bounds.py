@@ -60,8 +60,8 @@ def _with_extents(state: State, extents: Extents) -> State:
 
 
 def _runs(stage: StateStage) -> bool:
-    """Whether the stage has loops in the program."""
-    return bool(stage.iters) and not stage.is_placeholder and not stage.is_inlined
+    """Whether the stage is computed in the program, where one without axes has no loops."""
+    return not stage.is_placeholder and not stage.is_inlined
 
 
 def _ranged(stage: StateStage, extents: Sequence[int]) -> StateStage:

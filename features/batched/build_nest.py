@@ -109,7 +109,7 @@ def _add_stage(
     factored = population.factored[s]
     if factored is not None:
         reducing = [sizes[s][leaf] for leaf in factored[0].rest]
-    elif ops.extents[-1] is None:  # the sum of partial results
+    elif ops.extents and ops.extents[-1] is None:  # the sum of partial results
         reducing = [_summed(population, sizes, s)]
     whole = any(store.conditional or store.divides for store in ops.stores)
     every = extents + reducing

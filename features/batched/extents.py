@@ -26,7 +26,7 @@ from autosched.tir.expr import Expr, FloorDiv, FloorMod, Max, Min, Var
 from autosched.tir.walk import free_vars, pre_order
 
 Extents = list[list[int]]
-"""For each stage that has loops, in order, the extents of these."""
+"""For each stage in the program, in order, the extents of its loops."""
 
 
 class BatchedExtents:
@@ -91,6 +91,8 @@ def _of_stage(nest: Nest, s: int, rows: slice, plan: Plan) -> list[list[int]]:
     The stage may have more loops in other candidates of the nest.
     """
     slots = nest.stages[s].loops.slots[: len(plan.stages[s].loops.leaves)]
+    if not slots:
+        return [[] for _ in range(rows.start, rows.stop)]
     extents = np.stack([nest.forms.extents[slot][rows] for slot in slots], axis=1)
     return extents.tolist()  # type: ignore[no-any-return]
 

@@ -50,7 +50,8 @@ class PlannedStage:
 
     __slots__ = (
         *("aligned", "at", "base", "data", "factored", "factored_by", "factors", "inlined"),
-        *("loops", "part", "pipelined", "rank", "target", "tiles_number", "unroll_number"),
+        *("loops", "part", "pipelined", "placeholder", "rank", "target", "tiles_number"),
+        "unroll_number",
     )
 
     def __init__(
@@ -62,6 +63,7 @@ class PlannedStage:
         part: str = "",
         factored: Factored | None = None,
         factored_by: tuple[Columns, ...] = (),
+        placeholder: bool = False,
     ) -> None:
         self.base, self.loops, self.data, self.rank = base, loops, data, rank
         self.part, self.factored, self.factored_by = part, factored, factored_by
@@ -69,7 +71,7 @@ class PlannedStage:
         self.unroll_number = self.tiles_number = 0
         self.pipelined = -1
         self.aligned: tuple[tuple[int, int, int], ...] = ()
-        self.inlined = False
+        self.placeholder, self.inlined = placeholder, False
         self.target: PlannedStage | None = None
         self.at = -1
 
@@ -78,18 +80,18 @@ class Planner:
     """Makes plans for one DAG; the effect of steps on loops is kept for the next plan."""
 
     def __init__(self, dag: ComputeDAG) -> None:
-        self._stages: list[tuple[int, int, int]] = []  # axes, data axes, dimensions
+        self._stages: list[tuple[int, int, int, bool]] = []  # axes, data axes, rank, placeholder
         for op in dag.ops:
             data = len(op.axis) if isinstance(op, ComputeOp) else 0
             axes = len(op.root_iter_vars) if isinstance(op, ComputeOp) else 0
-            self._stages.append((axes, data, op.output(0).ndim))
+            self._stages.append((axes, data, op.output(0).ndim, not isinstance(op, ComputeOp)))
         self._roots: dict[tuple[int, int], LoopState] = {}
 
     def stages(self) -> list[PlannedStage]:
         """The stages before all steps."""
         return [
-            PlannedStage(k, self.root(k, axes), data, rank)
-            for k, (axes, data, rank) in enumerate(self._stages)
+            PlannedStage(k, self.root(k, axes), data, rank, placeholder=placeholder)
+            for k, (axes, data, rank, placeholder) in enumerate(self._stages)
         ]
 
     def root(self, base: int, axes: int) -> LoopState:
@@ -141,7 +143,7 @@ class _Replay:
         stage.factors += reversed(lengths) if inner else lengths
 
     def _plan(self) -> Plan:
-        active = [s for s in self.stages if s.loops.leaves and not s.inlined]
+        active = [s for s in self.stages if not (s.placeholder or s.inlined)]
         for stage in active:
             if stage.loops.threads:
                 stage.loops = stage.loops.common_first(stage.data)

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.errors import ScheduleError
 from autosched.features.batched.extents import BatchedExtents
 from autosched.search.bounds import Bounds
@@ -167,6 +168,16 @@ def test_a_loop_that_was_fused_of_none() -> None:
     for bounded in Bounds(many[0].dag)(many):
         assert isinstance(bounded, State)
         assert extents(bounded) == extents(many[0].dag.infer_bound(many[0]))
+
+
+def test_a_single_element_has_no_loops(one_by_one: list[State]) -> None:
+    A = te.placeholder((6,), name="A")
+    e = te.compute((), lambda: A[2] * 2, name="e")
+    D = te.compute((6,), lambda i: A[i] * e(), name="D")
+    dag = ComputeDAG([A, D])
+    found = list(Bounds(dag)([dag.state_of((SplitStep(2, 0, 6, (2,)),))] * 8))
+    assert one_by_one == []
+    assert all(isinstance(state, State) and extents(state) == [[], [], [3, 2]] for state in found)
 
 
 def test_a_fault_at_many_at_once_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

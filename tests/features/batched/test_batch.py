@@ -11,6 +11,7 @@ import pytest
 from autosched import te
 from autosched.errors import ScheduleError
 from autosched.features.batched.batch import BatchedFeatures
+from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import Rows
 from autosched.search.options import SearchOptions, SpaceName
@@ -178,3 +179,18 @@ def test_padding_is_simplified_as_it_was_written(factor: int) -> None:
         rows_of_steps(dag, steps, target, "ansor-0.19")
     )
     assert not batched.share.one_by_one
+
+
+@pytest.mark.parametrize("features", ["ansor-0.19", "autosched-1"])
+def test_a_single_element_is_a_stage_although_it_has_no_loops(features: str) -> None:
+    target = cpu_target(threads=2)
+    A = te.placeholder((6,), name="A")
+    e = te.compute((), lambda: A[2] * 2, name="e")
+    D = te.compute((6,), lambda i: A[i] * e(), name="D")
+    dag = ComputeDAG([A, D])
+    found: Sequence[tuple[Step, ...]] = [(SplitStep(2, 0, 6, (n,)),) for n in (1, 2, 3, 6)] * 10
+    rows = batched_features(dag, target, features).rows_of(found)
+    assert [_bits(r) for r in rows] == [
+        _bits(rows_of_steps(dag, steps, target, features)) for steps in found
+    ]
+    assert all(r is not None and sorted(r.buffers) == ["D", "e"] for r in rows)
