@@ -71,7 +71,7 @@ def _turned_reads(context: Context, state: State, stage_id: int) -> Iterator[Rea
             map(id, variables)
         )
         once = sum(other.producer is load.producer for other in loads) == 1
-        if not once or not permuted or indices[-1] is variables[-1]:
+        if not once or not permuted or not indices or indices[-1] is variables[-1]:
             continue
         if min(sizes[indices[-1]], sizes[variables[-1]]) < LEAST_EDGE:
             continue

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.driver import lower_steps
 from autosched.referee.check import Verdict, check_candidate
 from autosched.referee.device_pipeline import device_function
 from autosched.search.options import SearchOptions
+from autosched.search.rules.turned_tile import turned_read
 from autosched.search.space import SearchSpace
+from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
 from autosched.state.steps import StorageAlignStep
 from autosched.target import cuda_target
@@ -67,6 +72,14 @@ blockIdx.x j.0@i.0@ (0,28)
 def test_what_is_fetched(expr: str, shapes: Shapes, fetched: str) -> None:
     stages = [stage.name for s in turning(task_of(expr, shapes)) for stage in s.stages]
     assert [n for n in stages if n.endswith(".shared")] == ([f"{fetched}.shared"] * bool(fetched))
+
+
+def test_a_single_element_is_not_turned() -> None:
+    A = te.placeholder((), name="A")
+    dag = ComputeDAG([A, te.compute((), lambda: A() * 2, name="Y")])
+    context = replace(SearchSpace(task_of("Y[i] = X[i]", {"X": [8]})).context, dag=dag)
+    assert turned_read(context, dag.init_state, 1) is None
+    assert len(SearchSpace.of(context).sketches) == 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
