@@ -14,6 +14,7 @@ from autosched.features.batched.build_nest import place_of_store
 from autosched.features.batched.context import Text
 from autosched.features.batched.drift import follow
 from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints, uses_slot
+from autosched.features.batched.merged import simpler_when_merged
 from autosched.features.batched.mixed_index import mixed_index
 from autosched.features.batched.nest import Nest, Stage, index_form
 from autosched.features.batched.ops import StoreOps
@@ -189,6 +190,9 @@ def _make_store(nest: Nest, s: int, ops: StoreOps, as_ansor: bool) -> Store:
     store.at = {loop.slot: j for j, loop in enumerate(loops)}
     store.tables = {loop.table: j for j, loop in enumerate(loops)}
     store.touched = _accesses(nest, store, as_ansor)
+    if not ops.conditional:
+        merged = simpler_when_merged(forms, ops, store.loaded, store.texts, as_ansor)
+        forms.refuse(merged, "loads of one element that simplify a value")
     _touch(nest, store)
     return store
 

@@ -213,6 +213,12 @@ ONE_BY_ONE = {
         {"A": (25, 8), "Y": (24,)},
         "int32",
     ),
+    "both sides of a diagonal": Case(
+        "cuda",
+        "T[i, j] = max(A[i, j], A[j, i]); Y[i, k] = sum(j, T[i, j] * B[j, k])",
+        {"A": (1, 1), "B": (1, 40)},
+        "int8",
+    ),
     "a sum of nothing": Case(
         "cpu",
         "C[i, j] = sum(k, 0 * A[i, k]) + b[j]",
