@@ -44,12 +44,15 @@ def view_of(value: Any) -> np.ndarray[Any, Any]:
     if is_torch(type(value)):  # its own view takes a sixth of DLPack's time and refuses the same
         try:
             array = value.numpy()
-            return array
         except TypeError:  # a type that NumPy lacks, or on a GPU: DLPack tells
             element = _FOREIGN.get(str(getattr(value, "dtype", None)))
             if element is not None and element_of(element).isbuiltin == 2:
                 bits = getattr(sys.modules["torch"], f"uint{element_of(element).itemsize * 8}")
                 return view_of(value.view(bits)).view(element_of(element))
+        else:
+            if array.size and not value.untyped_storage().nbytes():  # such a view is of any memory
+                raise ValueError("its storage is empty; use tensor.untyped_storage().resize_")
+            return array
     if hasattr(value, "__dlpack__"):
         array = np.from_dlpack(value)
         return array

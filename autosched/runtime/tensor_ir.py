@@ -4,9 +4,9 @@
 (`dltensor_from_py_object_no_sync` of DLPack's exchange API,
 https://dmlc.github.io/dlpack/latest/python_spec.html), which takes a sixth of the time of a NumPy
 view, and compares it with `array`, the words of `call_ir.py`. If it fits, its address is stored in
-`slot`. A tensor fits when it is in host memory and compact, requires no gradient, and its negative
-bit is not set (PyTorch may keep the sign apart from the numbers in memory). Everything else is
-checked in Python.
+`slot`. A tensor fits when it has memory, of the host, is compact, requires no gradient, and its
+negative bit is not set (PyTorch may keep the sign apart from the numbers in memory). Everything
+else is checked in Python.
 
 | word | of `known` |
 |---|---|
@@ -18,7 +18,7 @@ checked in Python.
 
 | byte | of a DLTensor |
 |---|---|
-| 0 | address |
+| 0 | address; below 65536 it is the place in a storage without memory |
 | 8 | type of device (1: host), its number |
 | 16 | number of dimensions, type of elements (4 bytes each) |
 | 24, 32 | addresses of extents and of strides; without strides it is compact |
@@ -131,8 +131,10 @@ fields:
   %host = icmp eq i32 %device, 1
   %same.type = icmp eq i32 %type, %wtype
   %aligned = call i1 @call.aligned(ptr %array, i64 %data)
+  %there = icmp ugt i64 %start, 65535
   %fine1 = and i1 %host, %same.type
-  %fine = and i1 %fine1, %aligned
+  %fine2 = and i1 %fine1, %there
+  %fine = and i1 %fine2, %aligned
   br i1 %fine, label %extents, label %no
 extents:
   %rank64 = sext i32 %rank to i64

@@ -42,6 +42,9 @@ class Tensor:
     def numpy(self) -> np.ndarray[Any, Any]:
         return self.array
 
+    def untyped_storage(self) -> Any:
+        return SimpleNamespace(nbytes=lambda: self.array.nbytes)
+
 
 def describe(tensor: Tensor, out: int) -> int:
     if tensor.fails:
@@ -131,6 +134,7 @@ UNFITTING: dict[str, Callable[[Tensor], None]] = {
     "backwards": strides(-6, 6, 1),
     "repeated": strides(0, 6, 1),
     "an odd address": lambda tensor: setattr(tensor.about, "byte_offset", 2),
+    "no address": field("data", None),
     "a gradient": own("requires_grad", True),
     "a gradient of another kind": own("requires_grad", 0),
     "a sign apart": own("sign", True),

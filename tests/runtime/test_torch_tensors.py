@@ -43,6 +43,11 @@ def odd(x: Tensor) -> Tensor:
     return torch.frombuffer(raw.numpy(), dtype=torch.float32, count=24, offset=1).reshape(SHAPE)
 
 
+def freed(x: Tensor) -> Tensor:
+    x.untyped_storage().resize_(0)
+    return x
+
+
 # What becomes of an argument, and what its refusal says; None for one that runs at once.
 CHANGES: dict[str, tuple[Callable[[Tensor], Any], str | None]] = {
     "nothing": (lambda x: x, None),
@@ -69,6 +74,11 @@ CHANGES: dict[str, tuple[Callable[[Tensor], Any], str | None]] = {
     "sparse": (
         lambda x: x.to_sparse(),
         "cannot be viewed in host memory: .*; copy it to a NumPy array first$",
+    ),
+    "freed": (lambda x: freed(x.clone()), r"storage is empty; use tensor\.untyped_storage\(\)"),
+    "freed, behind an offset": (
+        lambda x: freed(torch.cat([x, x])[2:6]),
+        r"storage is empty; use tensor\.untyped_storage\(\).resize_$",
     ),
     "odd address": (odd, "must start at a multiple of 4 bytes"),
 }
