@@ -29,6 +29,7 @@ from autosched.tir.expr import (
     Expr,
     IntImm,
     IterVar,
+    Let,
     Ramp,
     Range,
     Select,
@@ -111,12 +112,10 @@ class _Fits:
         self.known: dict[Expr, bool] = {}
 
     def here(self, e: Expr) -> bool:
-        """True if the value of the int64 expression `e` fits at this point."""
-        known = self.known.get(e)
-        if known is None:
-            bound = self.analyzer.const_int_bound(e)
-            known = bool(self.low <= bound.min_value and bound.max_value <= self.high)
-            self.known[e] = known
+        """True if the value of the int64 expression `e` fits here, and did wherever it was met."""
+        low, high = self.analyzer.const_int_bound(e)
+        known = self.known.get(e, True) and self.low <= low and high <= self.high
+        self.known[e] = known
         return known
 
     def narrows(self, var: Var) -> bool:
@@ -125,16 +124,16 @@ class _Fits:
     def stmt(self, s: Stmt) -> None:
         for var, extent in _binds(s):
             self.analyzer.bind(var, Range(const(0, extent.dtype), extent), override=True)
+            self.wide.add(var)
         if isinstance(s, For):
             self.analyzer.bind(s.loop_var, Range(s.min, s.extent), override=True)
             if _is_wide(s.loop_var):
                 self.bound.add(s.loop_var)
                 if not self.here(s.loop_var) or not self.here(s.extent):
                     self.wide.add(s.loop_var)
-        if isinstance(s, LetStmt) and not isinstance(s.value, IntImm):
-            self.visit(s.value)
-            if _is_wide(s.var):
-                self.analyzer.bind(s.var, s.value, override=True)
+        if isinstance(s, LetStmt) and _is_wide(s.var):
+            self.analyzer.bind(s.var, s.value, override=True)
+            self.wide.add(s.var)
         for e in direct_exprs(s):
             self.visit(e)
         map_children(s, self._into)
@@ -153,6 +152,8 @@ class _Fits:
                 return
         elif not isinstance(e, CompareExpr):
             fits = True
+        if isinstance(e, Let):
+            self.wide.add(e.var)
         inner = True if isinstance(e, BufferLoad | Cast) else fits
         for child in e.children():
             self.visit(child, inner)
@@ -192,8 +193,7 @@ class _Narrow:
     def _for(self, s: For) -> Stmt:
         if not self.fits.narrows(s.loop_var):
             return map_children(s, self.stmt, self.value)
-        var = Var(s.loop_var.name, self.narrow)
-        self.vars[s.loop_var] = var
+        var = self.vars.setdefault(s.loop_var, Var(s.loop_var.name, self.narrow))
         low, extent = (cast(self.narrow, self.index(e)) for e in (s.min, s.extent))
         body = self.stmt(s.body)
         return s.with_(loop_var=var, min=low, extent=extent, body=body)

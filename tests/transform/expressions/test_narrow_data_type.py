@@ -13,6 +13,7 @@ from autosched.tir.stmt import (
     For,
     ForKind,
     IfThenElse,
+    LetStmt,
     Stmt,
     seq,
 )
@@ -163,3 +164,39 @@ def test_predicates_are_narrowed_with_their_variables(make_func: MakeFunc) -> No
     after = NarrowDataType()(func)
     verify(after)
     assert not any(e.dtype.element is int64 for e in all_exprs(after.body))
+
+
+def test_a_variable_of_two_loops(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
+    """The second loop was given another narrow variable than its body used."""
+    body = seq(
+        wide_loop(i, 8, BufferStore(B, A[i * 2], (i,))),
+        wide_loop(i, 4, BufferStore(B, A[i * 2] + B[i], (i + 8,))),
+    )
+    before = make_func(body, A, B)
+    after = NarrowDataType()(before)
+    verify(after)
+    assert not has_int64(after)
+    same_result(before, after)
+
+
+@pytest.mark.parametrize("extents", [(2, 4), (4, 2)])
+def test_what_fits_in_one_of_two_loops_only(
+    make_func: MakeFunc, same_result: SameResult, extents: tuple[int, int]
+) -> None:
+    index = floormod(mul(i, wide(2**30)) + 63, wide(64))
+    body = seq(*(wide_loop(i, n, BufferStore(B, A[index], (i + 8 * n,))) for n in extents))
+    before = make_func(body, A, B)
+    after = NarrowDataType()(before)
+    verify(after)
+    assert has_int64(after)
+    same_result(before, after)
+
+
+def test_a_variable_of_a_loop_and_a_let(make_func: MakeFunc, same_result: SameResult) -> None:
+    copy = BufferStore(B, A[i * 2], (i,))
+    before = make_func(seq(wide_loop(i, 4, copy), LetStmt(i, wide(9), copy)), A, B)
+    after = NarrowDataType()(before)
+    verify(after)
+    same_result(before, after)
