@@ -109,7 +109,7 @@ class Legalizer(Retyping):
         self._is_small = is_small
         self._convert = convert
         self._pointers = {v: pointer(v.name, convert.wide, v.scope) for v in promoted}
-        self._vars: dict[Var, Expr] = {}
+        self._vars: dict[Var, Var] = {}
 
     # -- expressions
 
@@ -198,9 +198,7 @@ class Legalizer(Retyping):
         return Call(e.dtype, e.op, children) if isinstance(e, Call) else e.with_children(children)
 
     def _renamed(self, var: Var) -> Var:
-        new = Var(var.name, self._convert.type(var.dtype))
-        self._vars[var] = new
-        return new
+        return self._vars.setdefault(var, Var(var.name, self._convert.type(var.dtype)))
 
     # -- memory
 

@@ -72,10 +72,12 @@ class _Storage(Retyping):
     def renamed(self, var: Var) -> Var:
         """The replacement of `var`: integer bits, or a pointer to them, if it was small."""
         if var.element is not None and self._is_small(var.element):
-            self._vars[var] = pointer(var.name, bits_type(var.element), var.scope)
+            bits = pointer(var.name, bits_type(var.element), var.scope)
         elif self._is_small(var.dtype):
-            self._vars[var] = Var(var.name, bits_type(var.dtype))
-        return self._vars.get(var, var)
+            bits = Var(var.name, bits_type(var.dtype))
+        else:
+            return var
+        return self._vars.setdefault(var, bits)
 
     # -- expressions
 

@@ -26,6 +26,7 @@ from autosched.tir.expr import (
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, LetStmt, Stmt, seq
+from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
@@ -191,3 +192,20 @@ def main(A: Buffer((4,), float32), B: Buffer((4,), float8_e5m2)):
     interp.run(after, [values, found])
     assert found.view(np.uint8).tolist() == [0x3D] * 4
     assert values.astype(np.float16).astype(found.dtype).view(np.uint8)[0] == 0x3C
+
+
+@every
+def test_variables_of_one_name(dtype: str, legalize: FunctionPass, same_result: SameResult) -> None:
+    """Parsed, they are one variable; the second was renamed again, but not where it was read."""
+    func = parse_func(f"""\
+def main(A: Buffer((4,), {dtype}), B: Buffer((4,), float32)):
+    with x: {dtype} = A[0] + A[1]:
+        B[0] = float32(max(x, A[2]))
+    with x: {dtype} = A[2] + A[3]:
+        B[1] = float32(max(x, A[2]))
+    B[2] = float32(let y = A[0] + A[2] in max(y, A[2]))
+    B[3] = float32(let y = A[1] + A[3] in max(y, A[2]))
+""")
+    after = legalize(func)
+    verify(after)
+    same_result(func, after)

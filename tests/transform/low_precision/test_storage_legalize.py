@@ -13,6 +13,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import Allocate, AttrStmt
+from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.framework.passes import FunctionPass, Sequential
 from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
@@ -167,3 +168,32 @@ def test_gpus_that_have_bfloat16(arch: str, respect: bool, changed: bool) -> Non
     )
     func = parse_func(text).with_attrs(target={"kind": "cuda", "arch": arch})
     assert (BF16StorageLegalize(respect_native=respect)(func) is not func) == changed
+
+
+@every
+def test_memory_and_variables_of_one_name(
+    dtype: str, compute: FunctionPass, storage: FunctionPass
+) -> None:
+    """Parsed, they are one; the second was replaced by something that its uses did not name."""
+    func = parse_func(f"""\
+def main(A: pointer({dtype}), B: pointer({dtype})):
+    attrs(target="cpu")
+    A_1 = view(A, (4,), {dtype})
+    B_1 = view(B, (4,), {dtype})
+    with S = allocate((1,), {dtype}, "global"):
+        S[0] = A_1[3]
+        with x: {dtype} = S[0]:
+            B_1[0] = x
+    with S = allocate((1,), {dtype}, "global"):
+        S[0] = A_1[2]
+        with x: {dtype} = S[0]:
+            B_1[1] = x
+""")
+    after = storage(compute(func))
+    verify(after)
+    assert not small_left(after)
+    memory = [np.arange(n, n + 4, dtype=bits_type(DType(dtype)).numpy) for n in (8, 32)]
+    wanted, found = ([m.copy() for m in memory] for _ in range(2))
+    interp.run(func, [m.view(DType(dtype).numpy) for m in wanted])
+    interp.run(after, found)
+    np.testing.assert_array_equal(found, wanted)
