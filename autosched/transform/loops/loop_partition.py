@@ -17,6 +17,7 @@ from autosched.tir.stmt import (
     For,
     ForKind,
     IfThenElse,
+    LetStmt,
     Stmt,
     is_nop,
     nop,
@@ -29,6 +30,7 @@ from autosched.tir.walk import (
     pre_order,
     stmts,
 )
+from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
@@ -244,6 +246,14 @@ class _Partitioner:
         return _loop_over(loop, var, loop.extent, IfThenElse(lt(var, number), body, rest))
 
     def _cut_symbolic(self, loop: For, found: LoopConditions) -> Stmt:
+        lets = {e: _held(loop, e) for e in (loop.min, loop.extent) if not is_lasting(e)}
+        low, extent = lets.get(loop.min, loop.min), lets.get(loop.extent, loop.extent)
+        cut: Stmt = self._cut_spans(_loop_over(loop, loop.loop_var, extent, loop.body, low), found)
+        for value, var in lets.items():
+            cut = LetStmt(var, value, cut)
+        return cut
+
+    def _cut_spans(self, loop: For, found: LoopConditions) -> Stmt:
         begin, end = loop.min, add(loop.min, loop.extent)
         # Inequalities (`!=`) are cut only when no other condition is left to cut.
         conditions = [c for c in found.conditions if not c.negated] or found.conditions[:1]
@@ -297,6 +307,11 @@ class _Partitioner:
 def _loop_over(loop: For, var: Var, extent: Expr, body: Stmt, low: Expr | None = None) -> For:
     begin = loop.min if low is None else low
     return loop.with_(loop_var=var, min=begin, extent=extent, body=body)
+
+
+def _held(loop: For, bound: Expr) -> Var:
+    """A variable for a bound of `loop` that reads memory, which iterations may change."""
+    return Var(f"{loop.loop_var.name}.{'min' if bound is loop.min else 'extent'}", bound.dtype)
 
 
 def _piece(loop: For, low: Expr, extent: Expr, *, first: bool) -> Stmt:

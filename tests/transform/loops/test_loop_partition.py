@@ -16,6 +16,7 @@ from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Call, Expr, IntImm, IterKind, IterVar, Var
 from autosched.tir.op import all_, likely
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -378,3 +379,21 @@ def test_threads_begin_where_they_did(how: str, inner: int, same_result: SameRes
         interp.run(after, [x, found])
         np.testing.assert_array_equal(found, x + np.float32(1))
     assert str(after).count("if ") > 1  # partitioned, with a version without conditions
+
+
+@pytest.mark.parametrize("bounds", ["N[0]", "N[1], N[1] + N[0]"])
+def test_bounds_that_the_loop_overwrites(bounds: str, same_result: SameResult) -> None:
+    """The pieces behind the first one read them again, and ended too early."""
+    before = parse_func(f"""\
+def main(N: Buffer((2,), int32), A: Buffer((16,), int32)):
+    N[0] = 7
+    N[1] = 2
+    for i in range({bounds}):
+        if likely(i < 3):
+            N[0] = 4
+            N[1] = 1
+        A[i] = i
+""")
+    after = LoopPartition()(before)
+    assert str(after).count("for ") == 2
+    same_result(before, after)
