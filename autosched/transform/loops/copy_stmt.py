@@ -61,6 +61,7 @@ def renamed(var: Var) -> Var:
 class _Copier:
     def __init__(self, table: Mapping[Var, Expr]) -> None:
         self._vars: dict[Var, Expr] = dict(table)
+        self._fresh: dict[Var, Var] = {}
         self._buffers: dict[Buffer, Buffer] = {}
         self._pointers: set[Var] = set()
         self._declared: set[Buffer] = set()
@@ -111,8 +112,7 @@ class _Copier:
         return map_expr_children(e, self.expr)
 
     def _bind(self, var: Var) -> Var:
-        new = renamed(var)
-        self._vars[var] = new
+        new = self._vars[var] = self._fresh.setdefault(var, renamed(var))
         return new
 
     def _bind_pointer(self, var: Var) -> Var:

@@ -3,6 +3,7 @@ import numpy as np
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32
 from autosched.tir.expr import BufferLoad, IntImm, Let, Var
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -15,6 +16,7 @@ from autosched.tir.stmt import (
     LetStmt,
     seq,
 )
+from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs, free_vars, stmts
 from autosched.transform.loops.copy_stmt import copies, copy_stmt
 from kit.stmts import as_a
@@ -59,3 +61,20 @@ def test_copies_keep_the_first_ones_variables() -> None:
     assert first.loop_var is i
     assert len({first.loop_var, second.loop_var, third.loop_var}) == 3
     assert repr(third) == "for i in range(4):\n    A[i] = A[2]"
+
+
+def test_memory_of_one_name_twice() -> None:
+    """A copy's second allocation had a new pointer, while its accesses went to the first one's."""
+    func = parse_func("""\
+def main(A: Buffer((8,), float32)):
+    for i in unrolled(2):
+        with L = allocate((1,), float32, "local"):
+            L[0] = A[i]
+            A[i + 2] = L[0]
+        with L = allocate((1,), float32, "local"):
+            L[0] = A[i + 2]
+            A[i + 4] = L[0]
+""")
+    loop = as_a(For, func.body)
+    for made in copies(loop.body, [{loop.loop_var: IntImm(n)} for n in range(2)]):
+        verify(func.with_body(made))
