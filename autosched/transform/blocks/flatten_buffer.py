@@ -186,8 +186,7 @@ class _Flatten:
         dtype = stored_type(s.dtype)
         var = s.buffer_var
         if dtype is not s.dtype:
-            var = pointer(var.name, dtype, var.scope)
-            self.pointers[s.buffer_var] = var
+            var = self.pointers.setdefault(var, pointer(var.name, dtype, var.scope))
         condition, body = self.expr(s.condition), self.stmt(s.body)
         same = len(extents) == len(s.extents) and all(
             a is b for a, b in zip(extents, s.extents, strict=True)

@@ -12,11 +12,12 @@ from autosched.errors import ScheduleError
 from autosched.target import cuda_target
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
+from autosched.tir.verify import verify
 from autosched.transform.framework.pass_text import parse_passes
 from autosched.transform.framework.passes import Sequential
 from autosched.transform.pipeline import PASSES
 from kit.block_programs import outputs
-from kit.types import BodyText
+from kit.types import BodyText, SameResult
 
 PASSES_OF_BLOCKS = (
     "LowerInitBlock",
@@ -177,3 +178,21 @@ def test_two_loops_over_threads_are_one_kernel_of_cuda() -> None:
     source = emit_cuda([kernel]).text
     assert source.count("__syncthreads()") == 1 and "float S[16]" in source
     load_nvrtc("sm_80").compile(source, "sm_80")
+
+
+def test_memory_for_truth_values_of_one_name_twice(same_result: SameResult) -> None:
+    """Its second allocation was of other bytes than those that were accessed."""
+    parts = "".join(
+        f"""\
+    with S = allocate((4,), bool, "global"):
+        for i in range(4):
+            S[i] = A[i] > {limit}
+        for i in range(4):
+            Y[i] = Y[i] + int32(S[i])
+"""
+        for limit in (2, 3)
+    )
+    before = parse_func(f"def main(A: Buffer((4,), int32), Y: Buffer((4,), int32)):\n{parts}")
+    after = PASSES["FlattenBuffer"]()(before)
+    verify(after)
+    same_result(before, after)
