@@ -124,7 +124,7 @@ class _Plan:
             if times >= 2 and _is_eligible(e) and self._is_movable(e):
                 chosen[e] = times
                 times = 1
-            for child in e.children():
+            for child in _operands(e):
                 (uses if child in inside else rest)[child] += times
         if chosen:
             self.lets[s] = chosen
@@ -148,9 +148,14 @@ class _Plan:
             return
         if variable is not None and variable not in free_vars(e):
             return
-        for child in e.children():
+        for child in _operands(e):
             self._collect(child, variable, inside)
         inside[e] = None
+
+
+def _operands(e: Expr) -> tuple[Expr, ...]:
+    """The operands of `e` but for the body of a let, in which its variable is defined."""
+    return (e.value,) if isinstance(e, Let) else e.children()
 
 
 def _bound_in(s: Stmt) -> Var | None:

@@ -1,9 +1,10 @@
 from autosched import te
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Var
+from autosched.tir.expr import Let, Var
 from autosched.tir.op import const, floordiv, lt
 from autosched.tir.stmt import BufferStore, IfThenElse, LetStmt, seq
+from autosched.tir.verify import verify
 from autosched.tir.walk import stmts
 from autosched.transform.expressions.common_subexpr_elim import CommonSubexprElimTIR
 from autosched.transform.framework.context import PassContext
@@ -111,3 +112,14 @@ def test_the_most_used_get_the_names(
     assert "cse_var_2" not in body_text(after)
     same_result(before, after)
     assert body_text(CommonSubexprElimTIR()(before)).count("int32 =") == 2
+
+
+def test_what_a_let_binds_stays_inside(make_func: MakeFunc, same_result: SameResult) -> None:
+    """Its variable was used in front of the statement, where it is not defined."""
+    k = Var("k")
+    index = Let(k, i * 8 + j, floordiv(k, 3) + floordiv(k, 3) + (i * 8 + j) % 2)
+    before = make_func(loop(i, 8, loop(j, 4, BufferStore(B, A[index], (i * 8 + j,)))), A, B)
+    after = CommonSubexprElimTIR()(before)
+    verify(after)
+    assert "cse_var_1: int32 = i * 8 + j" in str(after)
+    same_result(before, after)
