@@ -49,6 +49,20 @@ def copies(stmt: Stmt, tables: Sequence[Mapping[Var, Expr]]) -> list[Stmt]:
     return made
 
 
+def distinct_memory(stmt: Stmt) -> Stmt:
+    """`stmt` in which no two allocations have one pointer: later ones and their code are copies."""
+    seen: set[Var] = set()
+
+    def go(s: Stmt) -> Stmt:
+        if isinstance(s, Allocate):
+            if s.buffer_var in seen:
+                return copy_stmt(s, {})
+            seen.add(s.buffer_var)
+        return map_children(s, go)
+
+    return go(stmt)
+
+
 def _binds(stmt: Stmt) -> bool:
     return any(isinstance(s, _BINDERS) for s in stmts(stmt))
 

@@ -13,6 +13,7 @@ from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, DeclBuffer
 from autosched.tir.walk import map_children, map_expr_children, map_exprs, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.loops.copy_stmt import distinct_memory
 from autosched.transform.storage.liveness import linear_access
 from autosched.transform.storage.pointer_vectors import vectorise_pointers
 from autosched.transform.storage.storage_plan import Block, plan_storage
@@ -91,6 +92,7 @@ class StorageRewrite(FunctionPass):
             return func
         if not any(isinstance(s, Allocate) for s in stmts(body)):
             return func
+        body = distinct_memory(body)
         access = linear_access(body)
         blocks = plan_storage(access, reuse=self.reuse)
         if not _in_place_already(body, blocks, len(access.allocations)):

@@ -18,7 +18,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs, free_vars, stmts
-from autosched.transform.loops.copy_stmt import copies, copy_stmt
+from autosched.transform.loops.copy_stmt import copies, copy_stmt, distinct_memory
 from kit.stmts import as_a
 
 A = decl_buffer((8,), "float32", "A")
@@ -78,3 +78,20 @@ def main(A: Buffer((8,), float32)):
     loop = as_a(For, func.body)
     for made in copies(loop.body, [{loop.loop_var: IntImm(n)} for n in range(2)]):
         verify(func.with_body(made))
+
+
+def test_memory_is_told_apart() -> None:
+    func = parse_func("""\
+def main(A: Buffer((8,), float32)):
+    with L = allocate((1,), float32, "local"):
+        L[0] = A[1]
+        A[0] = L[0]
+    with L = allocate((1,), float32, "local"):
+        L[0] = A[2]
+        A[3] = L[0]
+""")
+    distinct = func.with_body(distinct_memory(func.body))
+    verify(distinct)
+    pointers = [s.buffer_var for s in stmts(distinct.body) if isinstance(s, Allocate)]
+    assert len(set(pointers)) == 2
+    assert distinct_memory(distinct.body) is distinct.body

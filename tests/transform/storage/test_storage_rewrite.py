@@ -6,6 +6,7 @@ import pytest
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import Call, Expr, IntImm, IterKind, IterVar, Ramp, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -286,3 +287,42 @@ def test_what_declares_or_annotates_an_allocation_without_access_goes_with_it(
     after = StorageRewrite()(before)
     verify(after)
     assert [type(s).__name__ for s in stmts(after.body)] == ["For", "BufferStore"]
+
+
+def test_memory_of_one_name_in_two_branches(same_result: SameResult) -> None:
+    """Parsed, it is one pointer: only the memory of the last branch was allocated, for both."""
+    parts = "".join(
+        f"""\
+    if A[0] < {size}.0:
+        S = allocate(({size},), float32, "local")
+        for i in range({size}):
+            S[i] = A[i] + {size}.0
+        for i in range({size}):
+            A[i + {size}] = S[{size - 1} - i]
+"""
+        for size in (8, 4)
+    )
+    before = parse_func(f"def main(A: Buffer((16,), float32)):\n{parts}")
+    after = StorageRewrite()(before)
+    verify(after)
+    same_result(before, after)
+
+
+def test_memory_of_one_name_in_two_kernels(same_result: SameResult) -> None:
+    """The second kernel had none."""
+    before = parse_func("""\
+def main(A: Buffer((16,), float32)):
+    with launch(threadIdx.x, 4):
+        S = allocate((12,), float32, "shared")
+        S[threadIdx.x] = A[threadIdx.x]
+        A[threadIdx.x + 4] = S[threadIdx.x]
+    launch(threadIdx.x, 4)
+    with T = allocate((12,), int32, "shared"):
+        T[threadIdx.x] = threadIdx.x
+    S = allocate((12,), float32, "shared")
+    S[threadIdx.x] = A[threadIdx.x]
+    A[threadIdx.x + 8] = S[threadIdx.x]
+""")
+    after = StorageRewrite()(before)
+    verify(after)
+    same_result(before, after)
