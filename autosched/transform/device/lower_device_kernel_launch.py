@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
 from autosched.tir.dtype import int32
 from autosched.tir.expr import Call, Expr, StringImm
@@ -35,7 +36,8 @@ from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.op import cast, const
 from autosched.tir.packed import DEVICE_KERNEL
 from autosched.tir.stmt import Allocate, AttrStmt, Evaluate, Stmt
-from autosched.tir.walk import map_children, stmts, substitute
+from autosched.tir.walk import free_vars, map_children, stmts, substitute
+from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import ModulePass
 
@@ -49,8 +51,9 @@ class LowerDeviceKernelLaunch(ModulePass):
     A call gets the extents of the kernel's thread axes, in the order in which they appear in it,
     and the bytes of its dynamic shared memory. A kernel gets `calling_conv` 2 and
     `tir.kernel_launch_params`, the tags that say what the added arguments are. Raises ScheduleError
-    for a kernel with several allocations of dynamic shared memory, and for a call whose number of
-    arguments differs from the kernel's number of parameters.
+    for a kernel with several allocations of dynamic shared memory or two lengths of a thread axis,
+    for launch arguments that the host cannot know, and for a call whose number of arguments differs
+    from the kernel's number of parameters.
     """
 
     name: ClassVar[str] = "LowerDeviceKernelLaunch"
@@ -94,7 +97,14 @@ def _launch(name: str, kernel: PrimFunc) -> Launch:
     dynamic: list[Allocate] = []
     for s in stmts(kernel.body):
         if isinstance(s, AttrStmt) and s.key == "thread_extent":
-            found.setdefault(s.node.thread_tag or s.node.var.name, s.value)
+            tag = s.node.thread_tag or s.node.var.name
+            known = found.setdefault(tag, s.value)
+            if not Analyzer().can_prove_equal(known, s.value):
+                raise ScheduleError(
+                    f"LowerDeviceKernelLaunch: {name}: {tag} has the lengths {known!r} and "
+                    f"{s.value!r}, but a kernel is launched with one; guard the shorter loop by a "
+                    "condition"
+                )
         elif isinstance(s, Allocate) and s.buffer_var.scope == "shared.dyn":
             dynamic.append(s)
     if len(dynamic) > 1:
@@ -108,7 +118,22 @@ def _launch(name: str, kernel: PrimFunc) -> Launch:
         for extent in s.extents:
             size = size * cast(int32, extent)
         found[DYNAMIC_SHARED] = size
+    for what, value in found.items():
+        _check_known(name, kernel, what, value)
     return found
+
+
+def _check_known(name: str, kernel: PrimFunc, what: str, value: Expr) -> None:
+    """Raise ScheduleError unless the host can work out `value` from the kernel's arguments."""
+    own = free_vars(value) - set(kernel.params)
+    inside = ", ".join(sorted(v.name for v in own))
+    if not own and not is_lasting(value):
+        inside = "memory"
+    if inside:
+        raise ScheduleError(
+            f"LowerDeviceKernelLaunch: {name}: {what} is {value!r}, which depends on {inside} of "
+            "the kernel; a launch needs sizes that the host knows, such as parameters"
+        )
 
 
 def _marked(name: str, kernel: PrimFunc, launch: Launch) -> PrimFunc:

@@ -88,3 +88,40 @@ def test_calls_of_other_functions_stay() -> None:
     text = 'def main(A: Buffer((1,), float32)):\n    call_packed("other", A[0], dtype=int32)'
     module = IRModule({"main": parse_func(text)})
     assert LowerDeviceKernelLaunch()(module) is module
+
+
+def test_two_lengths_of_one_axis() -> None:
+    """The kernel was launched with the first one: half of the second loop did not run."""
+    module = split("""\
+    launch(blockIdx.x, 2)
+    with launch(threadIdx.x, 4):
+        A[threadIdx.x] = 0.0
+    launch(threadIdx.x_1, 8, tag="threadIdx.x")
+    A[threadIdx.x_1 + 8] = 0.0
+""")
+    with pytest.raises(ScheduleError, match=r"threadIdx\.x has the lengths 4 and 8"):
+        LowerDeviceKernelLaunch()(module)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["for k in range(4):", "    launch(threadIdx.x, k + 1)"], r"threadIdx\.x is k \+ 1, .* k"),
+        (["launch(threadIdx.x, int32(A[0]))"], r"threadIdx\.x is int32\(A\[0\]\), .* memory"),
+        (
+            [
+                "launch(threadIdx.x, 8)",
+                "n: int32 = int32(A[0])",
+                'S = allocate((n,), float32, "shared.dyn")',
+            ],
+            r"dyn_shared_memory is 4 \* n, which depends on n of the kernel",
+        ),
+    ],
+)
+def test_what_the_host_cannot_know(lines: list[str], message: str) -> None:
+    """The call had variables that nothing binds, or read memory of the device."""
+    indent = "    " if lines[0].startswith("for") else ""
+    lines = ["launch(blockIdx.x, 2)", *lines, indent + "A[threadIdx.x] = 0.0"]
+    module = split("".join(f"    {line}\n" for line in lines))
+    with pytest.raises(ScheduleError, match=message):
+        LowerDeviceKernelLaunch()(module)
