@@ -130,6 +130,8 @@ class _Partitioner:
                 return self._loop(s)
             case IfThenElse():
                 return self._if(s)
+            case LetStmt():
+                self._known.env.pop(s.var, None)  # the range in an earlier loop
             case AttrStmt(key="pragma_loop_partition_hint"):
                 if isinstance(s.node, IterVar | Var):
                     self._hinted.add(s.node.var if isinstance(s.node, IterVar) else s.node)

@@ -397,3 +397,19 @@ def main(N: Buffer((2,), int32), A: Buffer((16,), int32)):
     after = LoopPartition()(before)
     assert str(after).count("for ") == 2
     same_result(before, after)
+
+
+def test_a_variable_of_a_loop_and_a_let(same_result: SameResult) -> None:
+    """Conditions on the variable of the let were decided by the range of the loop."""
+    before = parse_func("""\
+def main(A: Buffer((16,), int32)):
+    for x in range(4):
+        if likely(x < 2):
+            A[x] = 4
+    A[4] = 9
+    x: int32 = A[4]
+    if likely(x < 4):
+        A[5] = A[5] + 1
+    A[6] = A[6] + 1
+""")
+    same_result(before, LoopPartition()(before))
