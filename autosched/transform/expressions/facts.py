@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from autosched.arith import Analyzer
+from autosched.arith import Analyzer, ConstIntBound
+from autosched.arith.const_int_bound import NEG_INF, POS_INF
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.walk import free_vars
@@ -62,12 +63,16 @@ class Facts:
         self._ranges[var] = (low, extent)
         self.analyzer.bind(var, Range(low, extent), override=True)
 
-    def define(self, var: Var, value: Expr) -> None:
-        """Bind `var` to `value` from here on."""
-        if var in self._ranges:
+    def define(self, var: Var, value: Expr | None) -> None:
+        """Bind `var` to `value` from here on, or with None to what may be anything."""
+        known = var in self._ranges
+        if known:
             self._forget()
-        self._ranges[var] = (value, value)
-        self.analyzer.bind(var, value, override=True)
+        self._ranges[var] = (var, var) if value is None else (value, value)
+        if value is not None:
+            self.analyzer.bind(var, value, override=True)
+        elif known:
+            self.analyzer.update_bound(var, ConstIntBound(NEG_INF, POS_INF))
 
     def _forget(self) -> None:
         """Clear the caches, because a variable has been bound again."""

@@ -117,8 +117,7 @@ class _Simplify:
         assert isinstance(s, LetStmt)
         value = self.expr(s.value)
         inline = _can_inline(value)
-        if inline:
-            self.facts.define(s.var, value)
+        self.facts.define(s.var, value if inline else None)
         body = self.stmt(s.body)
         if inline and s.var not in self._buffer_vars():
             return body

@@ -71,3 +71,16 @@ def test_extents_of_parameters_are_not_negative(make_func: MakeFunc) -> None:
     n = Var("n")
     facts = Facts(make_func(nop(), decl_buffer((n,), "float32", "A")))
     assert facts.analyzer.can_prove(ge(n, 0))
+
+
+def test_a_variable_that_may_be_anything(facts: Facts) -> None:
+    facts.define(i, j + 1)
+    facts.memo(i)[i] = j + 1
+    facts.define(i, None)
+    assert facts.memo(i) == {}
+    assert facts.analyzer.simplify(i * 2) is i * 2
+    facts.memo(i)[i] = i
+    bind(facts, i, 8)
+    assert facts.memo(i) == {}
+    facts.define(i, None)
+    assert not facts.analyzer.can_prove(lt(i, 8))

@@ -5,6 +5,7 @@ from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import IntImm, Range, Var
 from autosched.tir.op import const, floordiv, floormod, if_then_else, likely, lt, mul
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import (
     TRUE,
     AssertStmt,
@@ -16,6 +17,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
+from autosched.tir.verify import verify
 from autosched.transform.expressions.simplify import Simplify
 from kit.stmts import loop
 from kit.types import BodyText, MakeFunc, SameResult
@@ -239,3 +241,21 @@ def test_rebound_variable(
     body = seq(loop(i, 4, guarded(8)), loop(i, 8, guarded(8)))
     text = body_text(Simplify()(make_func(body, A, B)))
     assert text.count("if") == 1
+
+
+@pytest.mark.parametrize("first", ["i", "A[3]", "7"])
+@pytest.mark.parametrize("second", ["i + 1", "A[2]", "9"])
+def test_a_variable_of_two_lets(first: str, second: str, same_result: SameResult) -> None:
+    """What the first one was bound to stood for the second one as well, or its let was missing."""
+    parts = "".join(
+        f"""\
+        with x: int32 = {value}:
+            A[{place}] = x + Select(x < 4, 1, 2)
+            A[{place + 1}] = x // 8
+"""
+        for place, value in ((8, first), (10, second))
+    )
+    before = parse_func(f"def main(A: Buffer((16,), int32)):\n    for i in range(3):\n{parts}")
+    after = Simplify()(before)
+    verify(after)
+    same_result(before, after)
