@@ -52,6 +52,8 @@ from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.schedule.schedule import create_schedule
 from autosched.tir.walk import free_vars
+from autosched.user_warning import Tell, warn
+from autosched.words import count
 
 ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
     ALWAYS_INLINE,
@@ -109,6 +111,8 @@ sketches after 100 seconds, in 1.2 GB, of which no run draws more than a few."""
 DRAWN_SKETCHES = 64
 """How many are kept at random if there still are more than MOST_SKETCHES: a sketch takes longer to
 make the deeper a computation is."""
+_MANY_SKETCHES = 4096
+"""Where the space `ansor`, which has no limit, has more, the user is told: they take seconds."""
 
 
 class _Way(NamedTuple):
@@ -218,8 +222,11 @@ def _next(
     return found or _applied(rules, context, each, kinds)
 
 
-def _grown(context: Context, rules: Sequence[SketchRule], alike: _Alike) -> list[State]:
+def _grown(
+    context: Context, rules: Sequence[SketchRule], alike: _Alike, warning: Tell
+) -> list[State]:
     """All sketches; none if they are too many and `alike` could be extended to all stages."""
+    as_ansor, told = context.options.space == "ansor", False
     finished: list[State] = []
     most = MOST_SKETCHES
     work: list[_Unfinished] = [_Unfinished(context.dag.init_state, len(context.dag.ops) - 1, {})]
@@ -230,7 +237,10 @@ def _grown(context: Context, rules: Sequence[SketchRule], alike: _Alike) -> list
                 finished.append(with_sampled_rfactor(each.state))
             else:
                 following += _next(rules, context, each, alike)
-        if len(following) > most and context.options.space != "ansor":
+        if as_ansor and not told and len(following) > _MANY_SKETCHES:
+            told = True
+            warning(_many(following))
+        if len(following) > most and not as_ansor:
             if alike is _Alike.PRODUCTS:
                 return []
             most = DRAWN_SKETCHES
@@ -240,10 +250,23 @@ def _grown(context: Context, rules: Sequence[SketchRule], alike: _Alike) -> list
     return finished
 
 
-def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ()) -> list[State]:
+def _many(unfinished: Sequence[_Unfinished]) -> str:
+    """The warning that Ansor's space has many sketches, which may take minutes and gigabytes."""
+    left = 1 + max(each.stage_id for each in unfinished)
+    return (
+        f"search.space ansor has {len(unfinished):,} sketches so far, with "
+        f"{count(left, 'stage')} to go, and no limit; search.space autosched keeps at most "
+        f"{MOST_SKETCHES}"
+    )
+
+
+def generate_sketches(
+    context: Context, custom_rules: Sequence[SketchRule] = (), warning: Tell = warn
+) -> list[State]:
     """All sketches of a task; custom rules are tried before the built-in ones.
 
-    In the space `ansor` they are Ansor's, in its order. Elsewhere on CPUs, without custom rules,
+    In the space `ansor` they are Ansor's, in its order; where they are very many, `warning` is
+    called before all are made. Elsewhere on CPUs, without custom rules,
     products of a kind (`product_kinds`) are tiled alike where possible: with all combinations of
     their tilings, six products in a result would have 4,096 sketches. If there still are more than
     MOST_SKETCHES, all stages that compute the same are treated alike. If that is not enough either,
@@ -263,9 +286,10 @@ def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ())
     gpu_rules = ANSOR_GPU_RULES if as_ansor else GPU_RULES
     rules = (*map(CheckedRule, custom_rules), *(gpu_rules if is_gpu else cpu_rules))
     if is_gpu or as_ansor or custom_rules:
-        finished = _grown(context, rules, _Alike.NONE)
+        finished = _grown(context, rules, _Alike.NONE, warning)
     else:
-        finished = _grown(context, rules, _Alike.PRODUCTS) or _grown(context, rules, _Alike.ALL)
+        finished = _grown(context, rules, _Alike.PRODUCTS, warning)
+        finished = finished or _grown(context, rules, _Alike.ALL, warning)
     if not finished:
         names = ", ".join(rule.name for rule in custom_rules)
         raise ConfigError(f"the sketch rules {names} leave no sketch: every result list is empty")

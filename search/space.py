@@ -22,6 +22,7 @@ from autosched.state.state import State
 from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.te.intrin.registry import available
+from autosched.user_warning import Tell, warn
 
 
 class SearchSpace:
@@ -42,8 +43,9 @@ class SearchSpace:
         task: Task,
         options: SearchOptions | None = None,
         custom_rules: Sequence[SketchRule] = (),
+        warning: Tell = warn,
     ) -> None:
-        """`custom_rules` are tried before the built-in ones.
+        """`custom_rules` are tried before the built-in ones; `warning` hears of very many sketches.
 
         Raises ConfigError when the tiling structure is impossible, or a custom rule fails or
         leaves no sketch.
@@ -66,20 +68,21 @@ class SearchSpace:
                 vector_registers=target.vector_registers,
             ),
             custom_rules,
+            warning,
         )
 
     @classmethod
     def of(cls, context: Context, custom_rules: Sequence[SketchRule] = ()) -> SearchSpace:
         """The space of a computation that belongs to no task. Raises as the constructor does."""
         space = cls.__new__(cls)
-        space._fill(context, custom_rules)
+        space._fill(context, custom_rules, warn)
         return space
 
-    def _fill(self, context: Context, custom_rules: Sequence[SketchRule]) -> None:
+    def _fill(self, context: Context, custom_rules: Sequence[SketchRule], warning: Tell) -> None:
         if context.options.space != "ansor":
             context = replace(context, dag=context.dag.reading_apart)
         self.context = context
-        self.sketches: tuple[State, ...] = tuple(generate_sketches(context, custom_rules))
+        self.sketches: tuple[State, ...] = tuple(generate_sketches(context, custom_rules, warning))
         self._sampler = Sampler(context)
 
     def sample(

@@ -104,9 +104,12 @@ def none_within_limits(tasks: Sequence[Task]) -> str:
 class Tuner:
     """Tunes one task; `run` may be interrupted (KeyboardInterrupt) and loses nothing.
 
+    Ctrl-C while it is made raises KeyboardInterrupt.
+
     `earlier` are records of the same task: they train the model and are not measured again.
     Several tuners may share a `learner` (one model for all) and a `helper` process; whoever made
-    the helper ends it. `warning` is called for bugs of autosched that cost candidates or time.
+    the helper ends it. `warning` is called for bugs of autosched that cost candidates or time, and
+    for a space of very many sketches.
     """
 
     def __init__(
@@ -134,7 +137,8 @@ class Tuner:
         self._own_helper = helper is None
         self._helper = helper or Helper()
         self._earlier = list(earlier)
-        self._policy = self._proposer(task)
+        with interrupts_taken():  # sketches and policies of the user may take long
+            self._policy = self._proposer(task)
         self._ahead: list[Candidate] = []  # chosen, and not measured yet
         self.since_best = 0
         """Trials of this run since the best one so far."""
@@ -147,7 +151,7 @@ class Tuner:
 
     def _proposer(self, task: Task) -> Proposer:
         options, learner = self.options, self.learner
-        space = SearchSpace(task, options.search, options.sketch_rules)
+        space = SearchSpace(task, options.search, options.sketch_rules, self._warning)
         limits = options.search.space == "ansor"
         featurize = task_featurizer(task, self._helper, options.features, limits, self._warning)
         if options.policy is None:

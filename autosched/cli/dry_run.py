@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from autosched.candidate import lower_candidate
-from autosched.cli.console import plain, print_json
+from autosched.cli.console import plain, print_json, warning
 from autosched.cli.dry_run_cuda import Compiling, compiled, summary
 from autosched.errors import ScheduleError
 from autosched.features.lowering import features_of_steps
@@ -108,7 +108,7 @@ def show_all(
 
 def sampled(task: Task, options: TuneOptions, samples: int) -> DryRun:
     """Generate, lower, verify and featurise at most `samples` candidates."""
-    space = SearchSpace(task, options.search, options.sketch_rules)
+    space = SearchSpace(task, options.search, options.sketch_rules, warning)
     rng = np.random.default_rng(options.seed)
     run = DryRun(task, space.sketches, [], [])
     for steps in space.sample(rng, samples)[:samples]:

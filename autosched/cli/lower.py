@@ -14,7 +14,7 @@ import numpy as np
 from autosched.cli.asked import Asked
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.config import Config
-from autosched.cli.console import plain, warn
+from autosched.cli.console import plain, warn, warning
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.profile import run as profile_record
 from autosched.cli.tune_settings import settings_of
@@ -161,7 +161,7 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
 def _drawn(config: Config, task: Task) -> tuple[Step, ...]:
     """A candidate within the limits of the GPU, drawn with the configuration's seed."""
     options = settings_of(config).options()
-    space = SearchSpace(task, options.search, options.sketch_rules)
+    space = SearchSpace(task, options.search, options.sketch_rules, warning)
     found = space.sample(
         np.random.default_rng(options.seed),
         1,

@@ -284,7 +284,10 @@ class Session:
         Raises ConfigError when that is so from the start, or a task cannot be measured here.
         """
         with none_lost():
-            return self._one(observer) if len(self.jobs) == 1 else self._several(observer)
+            try:
+                return self._one(observer) if len(self.jobs) == 1 else self._several(observer)
+            except KeyboardInterrupt:  # before the search began
+                return self.before()
 
     def _one(self, observer: Observer | None) -> ScheduleResult:
         (job,) = self.jobs

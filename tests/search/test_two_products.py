@@ -9,6 +9,7 @@ import pytest
 
 from autosched.referee.check import Verdict, check_candidate
 from autosched.search import sketch as sketches_module
+from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
 from autosched.state import queries
 from autosched.target import cpu_target, cuda_target
@@ -173,3 +174,19 @@ def test_sketches_beyond_the_limit_are_left_out_by_chance(monkeypatch: pytest.Mo
     assert len(some) == 8 < len(every) and set(some) < set(every)
     assert some == [state.to_str() for state in sketches_of(task, "autosched", gpu=True)]
     assert len(sketches_of(task, "ansor")) == ansors > 8
+
+
+def test_ansors_space_has_no_limit_and_says_when_it_has_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task, ansor = Task.from_expression(*blocks(2)), SearchOptions(space="ansor")
+    told: list[str] = []
+    every = SearchSpace(task, ansor, warning=told.append).sketches
+    assert not told
+    monkeypatch.setattr(sketches_module, "_MANY_SKETCHES", 10)
+    again = SearchSpace(task, ansor, warning=told.append).sketches
+    assert [state.to_str() for state in again] == [state.to_str() for state in every]
+    (text,) = told
+    assert "search.space ansor has 12 sketches so far, with 6 stages to go" in text
+    assert "search.space autosched keeps at most 512" in text
+    assert SearchSpace(task, warning=told.append).sketches and len(told) == 1

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Never
@@ -18,6 +19,7 @@ from autosched.search.cost_model import XGBoostModel
 from autosched.search.options import SearchOptions
 from autosched.search.own_policy import Tools
 from autosched.search.progress import Progress, TuneResult
+from autosched.search.rules.protocol import Decision, FunctionRule
 from autosched.session.api import tune
 from autosched.session.session import Session
 from autosched.session.tuned import Tuned
@@ -163,6 +165,29 @@ def test_an_interrupt_returns_what_there_is(
     measurer(cut_short_after=0)
     result = quick(tasks[0])
     assert (result.interrupted, len(result.records)) == (True, 2)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_interrupt_while_sketches_are_made_takes_effect_at_once(
+    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path, count: int
+) -> None:
+    best = quick(tasks[0], records=tmp_path / "mm.jsonl").best
+
+    went_on: list[bool] = []
+
+    def slow(*_: object) -> Decision:
+        if not went_on:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+            went_on.append(True)
+        return Decision.SKIP
+
+    rules = [FunctionRule("Slow", slow, lambda *_: [])]
+    asked = tasks[:count] if count > 1 else tasks[0]
+    result = quick(asked, records=tmp_path / "mm.jsonl", sketch_rules=rules)
+    assert not went_on
+    assert (result.interrupted, result.records) == (True, [])
+    assert result[0].best.seconds == best.seconds
 
 
 def test_an_interrupt_before_anything_was_measured_returns_too(
