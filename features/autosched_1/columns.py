@@ -228,7 +228,7 @@ def _walk(row: Row) -> Iterator[float]:
 def _curve(store: StoreFacts) -> list[float]:
     """Operations per byte where k/10 of the operations are done, interpolated between loops."""
     operations = store.operations(FLOAT_OPS)
-    done = [operations * inner for inner in reversed(store.locality.inner[:-1])]
+    done = [float(operations * inner) for inner in reversed(store.locality.inner[:-1])]
     if not operations or not done:
         return [0.0] * CURVE_POINTS
     memory = store.locality.memory(store.accesses)
@@ -236,7 +236,7 @@ def _curve(store: StoreFacts) -> list[float]:
     curve, at = [], 0
     for k in range(1, CURVE_POINTS + 1):
         x = done[-1] * k / CURVE_POINTS
-        while done[at] < x:
+        while done[at] < x and at < len(done) - 1:  # beyond 2**53 even the last may be below x
             at += 1
         y = intensity[at]
         if at and done[at] > x:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,18 @@ def test_traffic_into_l1(l1: int, lines: int) -> None:
     c, _ = rows_of(matmul_relu(), target)
     assert_values(c, l1_traffic=(lines + 256) * 64, l2_traffic=(3 * 256 + 256) * 64)
     assert_values(c, l1_intensity=2 * 64**3 / ((lines + 256) * 64))
+
+
+def test_operations_beyond_the_exact_numbers_of_a_float_have_a_curve() -> None:
+    """Twice 715827882 squared is less than the float next to it."""
+    n = 715827882
+    a, b = te.placeholder((n,), name="a"), te.placeholder((n,), name="b")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((n,), lambda i: te.sum(a[i] * b[k], axis=k), name="c")
+    func = Simplify()(schedule_to_prim_func(te.create_schedule(c.op), [a, b, c]))
+    (row,) = rows_of(func)
+    curve = [row[f"arith_intensity_curve_{point}"] for point in range(10)]
+    assert all(0 < low <= high for low, high in pairwise(curve))
 
 
 def test_the_register_tile_spans_what_the_nest_holds_alone() -> None:
