@@ -94,6 +94,8 @@ def _problem(result: object, state: State, stage_id: int) -> str:
     following, next_id = result
     if not isinstance(following, State):
         return f"returned {following!r} in place of a state"
+    if following.dag is not state.dag:
+        return "returned a state of another task; make states from the one that it was given"
     if type(next_id) is not int or not -1 <= next_id < len(following.stages):
         return (
             f"returned {next_id!r} as the next stage; expected one of 0 to "

@@ -100,6 +100,10 @@ def last(context: Context, state: State, stage_id: int) -> list[tuple[State, int
         (lambda c, s, i: [], "the sketch rules Mine leave no sketch"),
         (lambda c, s, i: [s], "expected pairs"),
         (lambda c, s, i: [(None, i - 1)], "returned None in place of a state"),
+        (
+            lambda c, s, i: [(Task.from_workload("matmul", M=2, N=2, K=2).dag.init_state, -1)],
+            "returned a state of another task; make states from the one that it was given",
+        ),
         (lambda c, s, i: [(s, 99)], "returned 99 as the next stage; expected one of 0 to 2"),
         (lambda c, s, i: [(s, i)], "would be applied for ever"),
         (lambda c, s, i: None, "expected a list of pairs .*, found None"),
