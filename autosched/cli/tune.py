@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -103,7 +104,8 @@ def _one(
     task = session.jobs[0].task
     if not as_json:
         warn(f"tuning {task.name} on {task.target}{_continuing(session)}")
-    with session:
+    result, known = session.before(), Yardsticks(missing="the run was interrupted")
+    with suppress(KeyboardInterrupt), session:  # which is raised while the session starts only
         measurer = session.measurer
         with make_observer(
             quiet=as_json,
@@ -140,8 +142,10 @@ def _several(
         warn(f"tuning {len(tasks)} tasks, {trials}{_continuing(session)}:")
         for name, task in zip(names, tasks, strict=True):
             warn(f"  {name}: {task.name} on {task.target}")
+    result = session.before()
     known: dict[str, Yardsticks] = {}
     with (
+        suppress(KeyboardInterrupt),  # which is raised while the session starts only
         session,
         make_observer(
             quiet=as_json,

@@ -192,37 +192,42 @@ class Session:
                     hosts=options.hosts,
                 )
             )
-            if not (first.task.target.is_gpu or options.hosts):
-                self.measurer.start(first.task)  # while the model is loaded
-            self.learner = make_learner(
-                self._model,
-                first.options.features,
-                first.options.seed,
-                first.task.target.kind,
-                self._helper,
-                self._messages.info,
-                self._messages.warning,
-                Known(self._records, {job.task.key for job in self.jobs}),
-            )
-            self.measurer.require([job.task.target for job in self.jobs])
-            self._meet_gpu()
-            self._meet_cluster()
-            if self._earlier.elsewhere or self._earlier.otherwise:
-                kind, features = first.task.target.kind, first.options.features
-                records = (*self._earlier.elsewhere, *self._earlier.otherwise)
-                environments = self._earlier.environments
-                warm_start(
-                    self.learner,
-                    records,
-                    kind,
-                    self._helper,
-                    features,
-                    environments,
-                    self._messages.warning,
-                )
-            self._doubt()
+            with interrupts_taken():
+                self._prepare(first, elsewhere=bool(options.hosts))
             self._open = stack.pop_all()
         return self
+
+    def _prepare(self, first: Job, *, elsewhere: bool) -> None:
+        """Make the model, meet the machine and read what the records say of it."""
+        if not (first.task.target.is_gpu or elsewhere):
+            self.measurer.start(first.task)  # while the model is loaded
+        self.learner = make_learner(
+            self._model,
+            first.options.features,
+            first.options.seed,
+            first.task.target.kind,
+            self._helper,
+            self._messages.info,
+            self._messages.warning,
+            Known(self._records, {job.task.key for job in self.jobs}),
+        )
+        self.measurer.require([job.task.target for job in self.jobs])
+        self._meet_gpu()
+        self._meet_cluster()
+        if self._earlier.elsewhere or self._earlier.otherwise:
+            kind, features = first.task.target.kind, first.options.features
+            records = (*self._earlier.elsewhere, *self._earlier.otherwise)
+            environments = self._earlier.environments
+            warm_start(
+                self.learner,
+                records,
+                kind,
+                self._helper,
+                features,
+                environments,
+                self._messages.warning,
+            )
+        self._doubt()
 
     def _doubt(self) -> None:
         """Leave out earlier records that claim more than can be reached."""
@@ -463,8 +468,9 @@ class Session:
         path = self._model.save
         if path is None:
             return
+        started = hasattr(self, "learner")  # Ctrl-C may have come before
         with interrupts_held():
-            written = save_model(
+            written = started and save_model(
                 self.learner,
                 replace(self._model, save=self._places[1]),
                 self.jobs[0].options.features,

@@ -270,6 +270,31 @@ def test_several_tasks_share_what_a_run_has_once(
     assert run("a.yaml", "b.yaml", *given)[0] == 0
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_an_interrupt_while_the_model_is_made_takes_effect_at_once(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path, several: bool
+) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import os, signal, time\n"
+        "class Slow:\n"
+        "    name = 'slow'\n"
+        "    def __init__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(0.1)\n"
+        "        print('went on')\n"
+        "    def predict(self, rows): return [0.0] * len(rows)\n"
+        "    def update(self, rows, seconds): pass\n"
+    )
+    files = ("a.yaml", "b.yaml") if several else ("a.yaml",)
+    run("a.yaml", "--records", "ab.jsonl")
+    asked = (*files, "--records", "ab.jsonl", "--set", f"cost_model.kind={tmp_path}/slow.py:Slow")
+    status, out, err = run(*asked)
+    assert status == 130
+    assert "went on" not in err
+    assert re.search(r"\d [num]s", out)  # the best of the earlier run
+    assert len(read_log(tmp_path / "ab.jsonl").records) == 8
+
+
 def test_several_tasks_interrupted(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
