@@ -31,6 +31,7 @@ def always_inlinable(context: Context, state: State, stage_id: int) -> bool:
     return (
         not state.stages[stage_id].is_placeholder
         and not queries.is_output(state, stage_id)
+        and len(state.stages[stage_id].op.outputs) == 1
         and not queries.has_reduce_iter(state, stage_id)
         and (context.is_gpu or queries.is_strictly_inlineable(state, stage_id))
         and _reads_if_inlined(state, stage_id) <= most

@@ -67,6 +67,16 @@ def test_conditions(rule: FunctionRule, stage: str, cpu: Decision, gpu: Decision
         assert rule.condition(context_of(dag, gpu=True), dag.init_state, ids[stage]) is gpu
 
 
+@pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
+def test_a_stage_of_two_outputs_is_not_inlined(gpu: bool) -> None:
+    """compute_inline refuses it: every candidate of such a program failed."""
+    a = te.placeholder((16,), name="A")
+    p, q = te.compute((16,), lambda i: (a[i] * 2.0, a[i] > 0), name="P")
+    dag = ComputeDAG([a, te.compute((16,), lambda i: te.select(q[i], p[i], 0.0), name="R")])
+    context = context_of(dag, gpu=gpu)
+    assert ALWAYS_INLINE.condition(context, dag.init_state, 1) is Decision.SKIP
+
+
 def test_an_output_is_written_through_a_cache_and_fused_with_it() -> None:
     dag, ids = chain()
     alone = ComputeDAG([*dag.tensors[:2], dag.ops[ids["C"]].output(0)])
