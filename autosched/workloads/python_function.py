@@ -228,12 +228,12 @@ def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -
             f"{where} must return every input that it reads, then the outputs; "
             f"{', '.join(missing)} is missing among {[tensor.name for tensor in tensors]}"
         )
-    inner = {tensor for op in read if isinstance(op, ComputeOp) for tensor in op.inputs}
-    return [_copy(t) if t in inner and isinstance(t.op, ComputeOp) else t for t in tensors]
+    inner = {tensor.op for op in read if isinstance(op, ComputeOp) for tensor in op.inputs}
+    return [_copy(t) if t.op in inner and isinstance(t.op, ComputeOp) else t for t in tensors]
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    """A copy of an output that others read, so that a search may inline or move the original."""
+    """A copy of an output whose operation others read: a search may inline or move the original."""
     copied: Tensor = te.compute(tensor.shape, lambda *at: tensor[at], name=tensor.name)
     return copied
 

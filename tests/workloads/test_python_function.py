@@ -131,6 +131,30 @@ def test_outputs_that_other_outputs_read_are_stored(tmp_path: Path, seed: int) -
     assert t == np.trace(a) and (c == (a + 1).T * t).all()
 
 
+PART = """
+from autosched import te
+
+def part(n=9):
+    A = te.placeholder((n, n), name="A")
+    P, Q = te.compute((n, n), lambda i, j: (A[i, j] + 1.0, A[i, j] * 2.0), name="P")
+    return A, P, te.compute((3, 2), lambda i, j: Q[i, j] - 1.0, name="C")
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_outputs_are_whole_where_others_read_a_part_beside_them(tmp_path: Path, seed: int) -> None:
+    """P was computed only where C reads Q, and nothing could be built."""
+    (tmp_path / "ops.py").write_text(PART)
+    with autosched.trusting():
+        task = Task.from_json_workload({"python": f"{tmp_path}/ops.py:part"}, cpu_target(1))
+    (steps, *_) = SearchSpace(task).sample(np.random.default_rng(seed), 1)
+    a = np.arange(81, dtype=np.float32).reshape(9, 9)
+    for candidate in ((), steps):
+        p, c = load(build_steps(task.dag, candidate, task.target))(a)
+        np.testing.assert_array_equal(p, a + 1)
+        np.testing.assert_array_equal(c, a[:3, :2] * 2 - 1)
+
+
 @pytest.mark.parametrize("spec", ["my_ops.py", ":f", "nowhere.py:f", "my_ops.py:not a name"])
 def test_refuses_a_spec(spec: str) -> None:
     with pytest.raises(ConfigError, match="python: "):
