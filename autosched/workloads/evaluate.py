@@ -358,7 +358,8 @@ def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
         begun = combine(combine.reduce(full, axis=axes), grid(e.combiner.identity[0]))
         return [np.asarray(begun)]
     start = e.init or e.combiner.identity
-    state: list[Any] = [np.broadcast_to(grid(v), data_shape) for v in start]
+    before = grid.at({})
+    state: list[Any] = [np.broadcast_to(before(v), data_shape) for v in start]
     for point in product(*map(range, sizes)):
         at = {axis.var: k + _low(axis) for axis, k in zip(op.reduce_axis, point, strict=True)}
         here = grid.at(at)

@@ -68,6 +68,15 @@ def test_reductions_begin_with_what_their_combiner_says(dtype: str) -> None:
         np.testing.assert_array_equal(c, np.array([1, 9, lowest], dtype))
 
 
+def test_reductions_begin_with_an_element_of_another_tensor() -> None:
+    """The reference ended in NumPy's ValueError."""
+    A, D = te.placeholder((2, 3), name="A"), te.placeholder((2,), name="D")
+    k = te.reduce_axis((0, 3), name="k")
+    B = te.compute((2,), lambda i: te.sum(A[i, k], axis=k, init=D[i] + i), name="B")
+    a, d = random_inputs([A, D])
+    np.testing.assert_allclose(evaluate([A, D, B], [a, d])[0], a.sum(1) + d + [0, 1])
+
+
 def test_sum_of_no_terms_is_zero() -> None:
     """The reference summed up all terms where the condition is the constant False."""
     A = te.placeholder((2, 3), name="A")
