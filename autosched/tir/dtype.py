@@ -231,5 +231,6 @@ def _parse(name: str) -> tuple[str, int, int]:
 bool_ = DType("bool")
 int32 = DType("int32")
 int64 = DType("int64")
+uint64 = DType("uint64")
 float32 = DType("float32")
 handle = DType("handle")

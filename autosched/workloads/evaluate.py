@@ -20,7 +20,7 @@ from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.reduction import adds, operator_of
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.constants import is_one
-from autosched.tir.dtype import DType, float32, int64
+from autosched.tir.dtype import DType, float32, int64, uint64
 from autosched.tir.expr import (
     BinaryExpr,
     Call,
@@ -53,7 +53,7 @@ _POINTS, _MOST_POINTS = 1 << 20, 1 << 26  # at once, and in all, where only an e
 
 Change: TypeAlias = Callable[[ComputeOp, Tensor, Array], Array]
 Kept: TypeAlias = Callable[[Array, DType], Array]
-"""Converts values in float64 or int64 to values that the type can hold."""
+"""Converts values in float64, int64 or uint64 to values that the type can hold."""
 
 
 def evaluate(
@@ -61,11 +61,11 @@ def evaluate(
 ) -> list[Array]:
     """The values of the computed tensors among `tensors`, given the arrays of the placeholders.
 
-    Floats are computed in float64 and not rounded to their types. Integers are computed in int64;
-    those of narrower types wrap as in a kernel. In a program that jumps with floats
-    (`jumps_with_floats`), every value is rounded to its type as in a kernel, because its last bit
-    decides where it jumps; sums are still added up in float64. With `change(op, tensor, values)`,
-    operations read its result instead of the values of each computed tensor.
+    Floats are computed in float64 and not rounded to their types. Integers are computed in int64,
+    those of uint64 in uint64; those of narrower types wrap as in a kernel. In a program that jumps
+    with floats (`jumps_with_floats`), every value is rounded to its type as in a kernel, because
+    its last bit decides where it jumps; sums are still added up in float64. With `change(op,
+    tensor, values)`, operations read its result instead of the values of each computed tensor.
     """
     placeholders = [t for t in tensors if not isinstance(t.op, ComputeOp)]
     results = [t for t in tensors if isinstance(t.op, ComputeOp)]
@@ -131,14 +131,21 @@ def _combined(body: Expr) -> Sequence[Expr]:
 
 
 def _widened(array: Array) -> Array:
-    return array.astype(np.int64 if array.dtype.kind in "iub" else np.float64)
+    if array.dtype.kind not in "iub":
+        return array.astype(np.float64)
+    return array.astype(np.uint64 if array.dtype == np.uint64 else np.int64)
 
 
 def _wrapped(array: Array, dtype: DType) -> Array:
-    """The int64 values `array` wrapped to an integer `dtype`; other arrays stay as they are."""
-    if array.dtype.kind not in "iu" or not dtype.is_integral or dtype.is_bool or dtype.bits == 64:
+    """The integers `array` wrapped to an integer `dtype`; other arrays stay as they are."""
+    if array.dtype.kind not in "iu" or not dtype.is_integral or dtype.is_bool:
         return array
-    return array.astype(dtype.name).astype(np.int64)
+    return array.astype(dtype.name, copy=False).astype(_integer(dtype), copy=False)
+
+
+def _integer(dtype: DType) -> type[np.uint64 | np.int64]:
+    """The type in which integers of `dtype` are held."""
+    return np.uint64 if dtype is uint64 else np.int64
 
 
 def _rounded(array: Array, dtype: DType) -> Array:
@@ -269,8 +276,8 @@ class _Grid:
                 return self.env[e]
             case FloatImm(value):
                 return value
-            case IntImm(value) if value < 2**63:
-                return value
+            case IntImm(value):
+                return np.uint64(value) if e.dtype is uint64 else value
             case ProducerLoad(producer, indices):
                 return self._load(self.values[producer], indices)
             case BinaryExpr(a, b):
@@ -287,7 +294,9 @@ class _Grid:
             case Call("likely", (condition,)):
                 return self(condition)
             case Call("shift_left" | "shift_right" as name, (a, b)):
-                count = self(b) & (e.dtype.bits - 1)  # modulo the bits, as in kernels
+                count = self(b) & _integer(e.dtype)(
+                    e.dtype.bits - 1
+                )  # modulo the bits, as in kernels
                 return _wrapped(np.asarray(CALLS[name](self(a), count)), e.dtype)
             case Call("popcount" | "clz" as name, (a,)):
                 return np.asarray(integer_call(name, a.dtype, int64, self(a)))
@@ -305,9 +314,10 @@ class _Grid:
         if x.dtype.kind != "f":
             return _wrapped(x.astype(np.int64), dtype)
         # Values that do not fit become the nearest that does, and NaN becomes 0, as in kernels.
-        low, high = int(dtype.min_value), min(int(dtype.max_value), 2**63 - 1)
+        kind = _integer(dtype)
+        low, high = kind(dtype.min_value), kind(dtype.max_value)
         whole = np.trunc(np.nan_to_num(x, nan=0.0))
-        inside = np.where((whole < float(high)) & (whole > float(low)), whole, 0.0).astype(np.int64)
+        inside = np.where((whole < float(high)) & (whole > float(low)), whole, 0.0).astype(kind)
         return np.where(whole >= float(high), high, np.where(whole <= float(low), low, inside))
 
     def _load(self, array: Array, indices: Sequence[Expr]) -> Any:
