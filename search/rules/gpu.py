@@ -12,7 +12,7 @@ from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator
 from autosched.state.state import State
 from autosched.te.operations.operation import CONST_TENSOR_ATTR, ComputeOp
-from autosched.tir.expr import Expr, IntImm, Mul, ProducerLoad, Var
+from autosched.tir.expr import Expr, IntImm, Mul, ProducerLoad, Reduce, Var
 from autosched.tir.gpu import BANK, BANKS
 from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars, pre_order
@@ -168,8 +168,10 @@ _LEAST_TERMS = 4
 
 
 def _cross_thread_condition(context: Context, state: State, stage_id: int) -> Decision:
-    stage = state.stages[stage_id]
-    if stage.is_placeholder or queries.has_cache_write(state, stage_id):
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or queries.has_cache_write(state, stage_id):
+        return Decision.SKIP
+    if any(isinstance(e, Reduce) and e.init for e in op.body):
         return Decision.SKIP
     space, reduce = queries.cumulative_lengths(state, stage_id)
     if queries.needs_multi_level_tiling(state, stage_id):

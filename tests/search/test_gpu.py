@@ -140,6 +140,16 @@ def test_reductions_longer_than_a_warp_may_cross_threads(
     assert found is decision
 
 
+def test_a_reduction_with_init_is_not_shared_by_threads() -> None:
+    """Threads cannot share one: half of the candidates were refused."""
+    a = te.placeholder((4, 64), name="A")
+    k = te.reduce_axis((0, 64), name="k")
+    b = te.compute((4,), lambda i: te.sum(a[i, k], axis=k, init=a[i, 0]), name="B")
+    dag = ComputeDAG([a, b])
+    found = CROSS_THREAD_REDUCTION.condition(context_of(dag), dag.init_state, 1)
+    assert found is Decision.SKIP
+
+
 def test_a_reduction_across_threads() -> None:
     dag = row_sums(4, 64)
     ((state, following),) = CROSS_THREAD_REDUCTION.apply(context_of(dag), dag.init_state, 1)
