@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.tir import op
 from autosched.tir.conversion import number
@@ -18,10 +18,14 @@ from autosched.tir.expr import (
     IntImm,
     IterKind,
     IterVar,
+    Mul,
     Reduce,
     Var,
 )
 from autosched.tir.operators import Operators
+
+_Begun: TypeAlias = tuple[CommReducer, tuple[Expr, ...]]
+"""A combiner, and the values that a reduction by it begins with; () for its identity."""
 
 
 class Reducer:
@@ -37,7 +41,7 @@ class Reducer:
         self.combine = combine
         self.identity = identity
         self.name = name
-        self._reducers: dict[tuple[bool, tuple[DType, ...]], CommReducer] = {}
+        self._reducers: dict[tuple[bool, tuple[DType, ...]], _Begun] = {}
 
     def __call__(
         self,
@@ -69,8 +73,8 @@ class Reducer:
             raise ValueError(f"te.{self.name} reduces over each axis once, found {axes!r}")
         several = isinstance(expr, tuple | list)
         source = tuple(map(op.as_expr, expr if several else (expr,)))
-        start = () if init is None else self._start(source, init)
-        reducer = self.reducer(several, tuple(e.dtype for e in source))
+        reducer, start = self.reducer(several, tuple(e.dtype for e in source))
+        start = start if init is None else self._start(source, init)
         condition = None if where is None else op.as_condition(f"te.{self.name}: where", where)
         parts = tuple(
             Reduce(reducer, source, axes, condition, k, start) for k in range(len(source))
@@ -112,7 +116,7 @@ class Reducer:
             )
         return [*given, *named[len(given) :]]
 
-    def reducer(self, several: bool, dtypes: tuple[DType, ...]) -> CommReducer:
+    def reducer(self, several: bool, dtypes: tuple[DType, ...]) -> _Begun:
         """The CommReducer on values of `dtypes`, cached; `several` passes them as tuples."""
         key = (several, dtypes)
         found = self._reducers.get(key)
@@ -125,13 +129,8 @@ class Reducer:
                 lhs, rhs = (Var("x", dtypes[0]),), (Var("y", dtypes[0]),)
                 result = (self.combine(lhs[0], rhs[0]),)
                 identity = (self.identity(dtypes[0]),)
-            found = CommReducer(
-                lhs,
-                rhs,
-                tuple(map(op.as_expr, result)),
-                tuple(op.cast(t, op.as_expr(e)) for t, e in zip(dtypes, identity, strict=True)),
-                self.name,
-            )
+            first = tuple(op.cast(t, op.as_expr(e)) for t, e in zip(dtypes, identity, strict=True))
+            found = _begun(CommReducer(lhs, rhs, tuple(map(op.as_expr, result)), first, self.name))
             self._reducers[key] = found
         return found
 
@@ -151,12 +150,35 @@ def comm_reducer(
     return Reducer(fcombine, fidentity, name)
 
 
+def _begun(combiner: CommReducer) -> _Begun:
+    """The combiner with the neutral elements of its sums and products, and what it begins with.
+
+    A schedule may begin several parts of a reduction with the identity. Where that is another
+    number, the reduction begins with it once; () where it is neutral.
+    """
+    first = combiner.identity
+    numbers = (_NEUTRAL.get(_operator(combiner, k)) for k in range(len(first)))
+    neutral = tuple(
+        e if n is None else op.const(n, e.dtype) for n, e in zip(numbers, first, strict=True)
+    )
+    if all(a is b for a, b in zip(neutral, first, strict=True)):
+        return combiner, ()
+    parts = combiner.lhs, combiner.rhs, combiner.result, neutral, combiner.name
+    return CommReducer(*parts), first
+
+
 def operator_of(combiner: CommReducer) -> type[BinaryExpr] | None:
     """The operator (Add in `x + y`) if the combiner is that operator alone, else None."""
-    result = combiner.result[0]
+    return _operator(combiner, 0)
+
+
+def _operator(combiner: CommReducer, k: int) -> type[BinaryExpr] | None:
+    """The operator that alone makes component `k` of the combiner; None if there is none."""
+    result = combiner.result[k]
     if not isinstance(result, BinaryExpr):
         return None
-    return type(result) if ((result.a,), (result.b,)) == (combiner.lhs, combiner.rhs) else None
+    own = result.a is combiner.lhs[k] and result.b is combiner.rhs[k]
+    return type(result) if own else None
 
 
 def adds(combiner: CommReducer) -> bool:
@@ -173,6 +195,8 @@ def _zero(dtype: DType) -> Expr:
 def _one(dtype: DType) -> Expr:
     return op.const(1, dtype)
 
+
+_NEUTRAL: dict[type[BinaryExpr] | None, int] = {Add: 0, Mul: 1}
 
 sum = Reducer(op.add, _zero, "sum")
 prod = Reducer(op.mul, _one, "prod")

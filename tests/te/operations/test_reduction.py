@@ -1,5 +1,8 @@
 """Reductions: combiners, identities, conditions, tuples."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from autosched import te
@@ -44,6 +47,20 @@ def test_condition_and_init() -> None:
     body = te.sum(A[0, k], axis=k, where=k.var < 3, init=te.const(5.0))
     assert body.condition is (k.var < 3)
     assert body.init[0].value == 5.0
+
+
+@pytest.mark.parametrize(("combine", "neutral"), [(lambda x, y: x + y, 0), (lambda x, y: x * y, 1)])
+def test_a_sum_begins_once_with_what_is_not_neutral(
+    combine: Callable[[Any, Any], Any], neutral: int
+) -> None:
+    """Each part of one that rfactor, or threads, had cut began with it."""
+    A, k = _rows("int32")
+    from_5 = te.comm_reducer(combine, lambda t: te.const(5, t))
+    body = from_5(A[0, k], axis=k)
+    assert body.init == (te.const(5),)
+    assert body.combiner.identity == (te.const(neutral),)
+    assert from_5(A[0, k], axis=k, init=3).init == (te.const(3),)
+    assert from_5(A[0, k], axis=k) is body
 
 
 def test_argmax_is_one_reduction_with_two_components() -> None:

@@ -347,7 +347,7 @@ def test_what_is_no_product() -> None:
             return reducer(a[i, k].astype("float32") * a[k, j].astype("float32"), axis=k)
 
         no_sum = te.compute((8, 8), other, "no_sum")
-        with pytest.raises(ScheduleError, match="it is no sum"):
+        with pytest.raises(ScheduleError, match=r"it is no (plain )?sum"):
             te.create_schedule(no_sum.op).matrix_tiles(no_sum, SMALL, F16)
     arguments, c = product(32, 32, 32, *TYPES[F16], bias=True)
     s = te.create_schedule(arguments[-1].op)
