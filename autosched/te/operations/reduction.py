@@ -23,6 +23,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.operators import Operators
+from autosched.tir.walk import loads
 
 _Begun: TypeAlias = tuple[CommReducer, tuple[Expr, ...]]
 """A combiner, and the values that a reduction by it begins with; () for its identity."""
@@ -32,7 +33,8 @@ class Reducer:
     """A reduction for operands of any dtype; calling it makes the Reduce expression.
 
     `combine(x, y)` and `identity(dtype)` work on single values, or on tuples when several values
-    are reduced together (`combine((x0, x1), (y0, y1))`, `identity(dtype0, dtype1)`).
+    are reduced together (`combine((x0, x1), (y0, y1))`, `identity(dtype0, dtype1)`). What they
+    return is cast to the types of the values.
     """
 
     def __init__(
@@ -125,14 +127,37 @@ class Reducer:
                 lhs = tuple(Var(f"x_{k}", t) for k, t in enumerate(dtypes))
                 rhs = tuple(Var(f"y_{k}", t) for k, t in enumerate(dtypes))
                 result, identity = self.combine(lhs, rhs), self.identity(*dtypes)
+                for what, values in (("combiner", result), ("identity", identity)):
+                    self._check_count(what, values, len(dtypes))
             else:
                 lhs, rhs = (Var("x", dtypes[0]),), (Var("y", dtypes[0]),)
                 result = (self.combine(lhs[0], rhs[0]),)
                 identity = (self.identity(dtypes[0]),)
-            first = tuple(op.cast(t, op.as_expr(e)) for t, e in zip(dtypes, identity, strict=True))
-            found = _begun(CommReducer(lhs, rhs, tuple(map(op.as_expr, result)), first, self.name))
+            results, first = (
+                tuple(op.cast(t, op.as_expr(e)) for t, e in zip(dtypes, values, strict=True))
+                for values in (result, identity)
+            )
+            self._check_reads(results, (*lhs, *rhs))
+            found = _begun(CommReducer(lhs, rhs, results, first, self.name))
             self._reducers[key] = found
         return found
+
+    def _check_count(self, what: str, values: Any, wanted: int) -> None:
+        if not isinstance(values, tuple | list) or len(values) != wanted:
+            raise ValueError(
+                f"te.{self.name}: the {what} of {wanted} values returns a tuple of {wanted}, "
+                f"found {values!r}"
+            )
+
+    def _check_reads(self, results: Sequence[Expr], operands: Sequence[Var]) -> None:
+        """ValueError where the combiner reads a tensor, which no schedule would compute for it."""
+        for e in results:
+            for load in loads(e):
+                raise ValueError(
+                    f"te.{self.name}: the combiner reads {load!r}, expected an expression of "
+                    f"{', '.join(map(repr, operands))}; reduce what it reads beside them, as a "
+                    "tuple"
+                )
 
 
 def comm_reducer(

@@ -11,6 +11,8 @@ from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import IterVar, Max, Reduce
 from kit.tir import number_of
 
+A = te.placeholder((8, 4), "int8", name="A")
+
 
 def _rows(dtype: str = "float32") -> tuple[Tensor, IterVar]:
     return te.placeholder((8, 4), dtype, name="A"), te.reduce_axis((0, 4), "k")
@@ -132,3 +134,38 @@ def test_what_a_reduction_begins_with_has_its_type() -> None:
         te.sum(A[0, k], axis=k, init=(1, 2))
     with pytest.raises(TypeError, match="found str 'x'"):
         te.sum(A[0, k], axis=k, init="x")
+
+
+@pytest.mark.parametrize(
+    ("combine", "message"),
+    [
+        (lambda x, y: (x[0] + y[0],), r"combiner of 2 values returns a tuple of 2, found \(x_0 \+"),
+        (lambda x, y: x[0] + y[0], r"combiner of 2 values returns a tuple of 2, found x_0 \+ y_0"),
+        (
+            lambda x, y: (x[0] + A[0, 0], x[1]),
+            r"reads A\[0, 0\], expected an expression of x_0, x_1",
+        ),
+    ],
+    ids=["one", "no_tuple", "load"],
+)
+def test_what_no_combiner_may_make(combine: Callable[[Any, Any], Any], message: str) -> None:
+    """Kernels could not be built, or the message was that of Python or of a later stage."""
+    k = te.reduce_axis((0, 4), "k")
+    two = te.comm_reducer(combine, lambda t, u: (te.const(0, t), te.const(0, u)), name="two")
+    with pytest.raises(ValueError, match=rf"te\.two: the .*{message}"):
+        two((A[0, k], A[0, k]), axis=k)
+
+
+def test_what_a_combiner_makes_has_the_type_of_the_values() -> None:
+    """The interpreter and GPUs were given int32 to store in int8."""
+    k = te.reduce_axis((0, 4), "k")
+    wide = te.comm_reducer(lambda x, y: te.min(x.astype("int32") + y, 100), lambda t: 0)
+    B = te.compute((8,), lambda i: wide(A[i, k], axis=k))
+    assert B.dtype == "int8" == B.op.body[0].combiner.result[0].dtype
+
+
+def test_an_identity_has_a_value_for_each() -> None:
+    k = te.reduce_axis((0, 4), "k")
+    two = te.comm_reducer(lambda x, y: (x[0], y[1]), lambda t, u: te.const(0, t), name="two")
+    with pytest.raises(ValueError, match=r"two: the identity of 2 values returns a tuple of 2"):
+        two((A[0, k], A[0, k]), axis=k)
