@@ -20,7 +20,7 @@ INSTRUCTIONS: dict[str, Instruction] = {it.name: it for it in (*X86, *ARM, *WARP
 
 def instruction(name: str) -> Instruction:
     """The instruction called `name`; ConfigError when there is none."""
-    found = INSTRUCTIONS.get(name)
+    found = INSTRUCTIONS.get(name) if isinstance(name, str) else None
     if found is None:
         raise ConfigError(
             f"tensor instruction {name!r} is unknown; expected one of {', '.join(INSTRUCTIONS)}"

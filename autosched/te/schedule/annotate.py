@@ -141,7 +141,10 @@ def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None =
         return vectorize(stage, iv)
     _check_loop("pragma", stage, iv)
     _check_pragma(stage, iv, key, value)
-    number = None if value is None else as_expr(value)
+    try:
+        number = None if value is None else as_expr(value)
+    except TypeError as error:
+        raise refusal("pragma", stage, iv, f"{key}: {error}") from None
     _changed(stage, iv).pragmas.append((key, number))
     return None
 

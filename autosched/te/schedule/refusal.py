@@ -27,7 +27,7 @@ def refusal(
     name = stage if isinstance(stage, str) else getattr(stage, "name", "?")
     if isinstance(axis, IterVar):
         axis = axis.var.name
-    at = f", axis {axis}" if axis else ""
+    at = "" if axis is None or axis == "" else f", axis {axis}"
     return ScheduleError(f"{primitive}: stage {name}{at}: {why}")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING
 
+from autosched.arguments import found
 from autosched.arith import Analyzer
 from autosched.te.bounds.message_passing import make_bound_check, pass_down_domain, pass_up_index
 from autosched.te.operations.conditions import in_turn, may_fail, within
@@ -90,6 +92,9 @@ def _checked(stage: Stage, axis: IterVar, factor_axis: int) -> tuple[ComputeOp, 
         raise refusal("rfactor", stage, axis, "the stage is not a reduction")
     if axis.kind != IterKind.REDUCE:
         raise refusal("rfactor", stage, axis, f"a {axis.kind} axis, not a reduction axis")
+    if not isinstance(factor_axis, Integral) or isinstance(factor_axis, bool):
+        why = f"factor_axis: expected an integer, {found(factor_axis)}"
+        raise refusal("rfactor", stage, axis, why)
     ndim = len(op.axis)
     position = factor_axis if factor_axis >= 0 else factor_axis + ndim + 1
     if not 0 <= position <= ndim:

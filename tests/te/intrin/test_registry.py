@@ -102,6 +102,8 @@ def test_what_a_target_has() -> None:
     assert {it.name.partition(".")[2].split(".")[0] for it in available(old)} == {"xmm", "ymm"}
     with pytest.raises(ConfigError, match=r"'vdot' is unknown; expected one of amx\.tdpbf16ps, "):
         instruction("vdot")
+    with pytest.raises(ConfigError, match=r"tensor instruction \['vdot'\] is unknown; expected"):
+        instruction(["vdot"])  # type: ignore[arg-type]  # what is refused
 
 
 def test_pairs_of_the_largest_factors_wrap() -> None:

@@ -131,6 +131,14 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         lambda s, i, k: s.storage_align(s.op.output(0), 8, 0),
         r"storage_align: stage C, axis Tensor\(C.*: it is not an axis",
     ),
+    "align: a variable": (
+        lambda s, i, k: s.storage_align(i.var, 8, 0),
+        r"storage_align: stage C, axis i: it is not an axis",
+    ),
+    "pragma: a list": (
+        lambda s, i, k: s.pragma(i, "mine", []),
+        r"pragma: stage C, axis i: mine: expected an expression or a number, found list \[\]",
+    ),
     "align a reduction": (
         lambda s, i, k: s.storage_align(k, 8, 0),
         r"storage_align: stage C, axis k: it is not one dimension of its tensor",
@@ -156,7 +164,7 @@ def test_refusals_change_nothing(stage: Stage, name: str) -> None:
 
 
 def test_a_pragma_without_a_number_changes_nothing(stage: Stage) -> None:
-    with pytest.raises(TypeError, match="read its elements"):
+    with pytest.raises(ScheduleError, match="read its elements"):
         stage.pragma(stage.leaf_iter_vars[0], "mine", stage.op.output(0))  # type: ignore[arg-type]
     assert stage.iter_var_attrs == {}
 

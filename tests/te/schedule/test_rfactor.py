@@ -151,6 +151,10 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         lambda s, A, B, C, k: s.rfactor(B, k, 2),
         r"rfactor: stage B, axis k: factor_axis 2 is outside of 1 dimensions",
     ),
+    "position of no kind": (
+        lambda s, A, B, C, k: s.rfactor(B, k, k),
+        r"rfactor: stage B, axis k: factor_axis: expected an integer, found IterVar\(k",
+    ),
 }
 
 
