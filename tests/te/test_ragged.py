@@ -174,6 +174,25 @@ def test_a_producer_covers_what_a_ragged_reduction_reads(where: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+def test_a_ragged_reduction_inside_of_its_reader() -> None:
+    """Its condition read an axis that no loop went through."""
+    A = te.placeholder((N, 4), name="A")
+
+    def element(i: Any, j: Any) -> Any:
+        k = te.reduce_axis((0, te.min(i + 1, 4)), "k")
+        return te.sum(A[i, k], axis=k)
+
+    B = te.compute((N, M), element, name="B")
+    C = te.compute((N, M), lambda i, j: te.max(B[i, j], 0.0), name="C")
+    s = te.create_schedule(C.op)
+    s[B].compute_at(s[C], compute_of(C).axis[1])
+    a = np.arange(N * 4, dtype="float32").reshape(N, 4)
+    func, c = lower(s, [A, C], TARGET), np.zeros((N, M), "float32")
+    interp.run(func, [a, c])
+    wanted = [a[i, : i + 1].sum() for i in range(N)]
+    np.testing.assert_array_equal(c, np.repeat(wanted, M).reshape(N, M))
+
+
 def test_what_cannot_be_is_refused() -> None:
     inputs, C = triangle()
     s = te.create_schedule(C.op)

@@ -129,8 +129,8 @@ def ragged_axes(stage: Stage, domains: Domains) -> frozenset[Var]:
         return frozenset()
     mentioned: set[Var] = set()
     for iv in op.reduce_axis:
-        dom = domains[iv]
-        mentioned |= free_vars(dom.min) | free_vars(dom.extent)
+        for dom in (domains[iv], iv.dom):  # that in the loops around, and that in the axes
+            mentioned |= free_vars(dom.min) | free_vars(dom.extent) if dom else frozenset()
     return frozenset(iv.var for iv in op.axis if iv.var in mentioned)
 
 
