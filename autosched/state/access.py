@@ -193,7 +193,7 @@ def variables_in(indices: Indices) -> frozenset[Var]:
 
 def _needs_tiling(op: ComputeOp, reads: Sequence[frozenset[Var]]) -> bool:
     """Whether an operation whose reads depend on these variables has reuse to tile for."""
-    if CONST_TENSOR_ATTR in op.attrs:
+    if CONST_TENSOR_ATTR in op.attrs or is_ragged(op):
         return False
     wide = [
         axis.var
@@ -203,3 +203,10 @@ def _needs_tiling(op: ComputeOp, reads: Sequence[frozenset[Var]]) -> bool:
     ]
     n_missing = sum(any(var not in used for var in wide) for used in reads)
     return n_missing >= 2 or (n_missing >= 1 and bool(op.reduce_axis))
+
+
+def is_ragged(op: ComputeOp) -> bool:
+    """Whether an axis of the result decides how far a reduction goes: no tile can go around it."""
+    axes = {axis.var for axis in op.axis}
+    domains = (axis.dom for axis in op.reduce_axis if axis.dom is not None)
+    return any(not axes.isdisjoint(free_vars(e)) for dom in domains for e in (dom.min, dom.extent))

@@ -27,6 +27,7 @@ from autosched.search.rules.operand import is_operand
 from autosched.search.rules.protocol import Context, Decision, FunctionRule, Next
 from autosched.search.rules.tiling import follow_tiling, iters_of, multi_level_tile
 from autosched.state import queries
+from autosched.state.access import is_ragged
 from autosched.state.iterator import IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, Operation
@@ -58,7 +59,7 @@ def _sums_across_rows(context: Context, state: State, stage_id: int) -> Decision
     The operand of a window that slides along rows by one element for each result is, too: X[i + r].
     """
     op = _untouched(state, stage_id)
-    if op is None or not op.reduce_axis or not op.axis:
+    if op is None or not op.reduce_axis or not op.axis or is_ragged(op):
         return Decision.SKIP
     spatial = {axis.var for axis in op.axis}
     reduced = {axis.var for axis in op.reduce_axis}

@@ -5,15 +5,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.driver import build_steps
+from autosched import te
+from autosched.driver import build_steps, lower_steps
 from autosched.measure.check import compare
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.state import queries
+from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
+from autosched.target import HardwareParams, cpu_target
 from autosched.task import Task
 from kit.sketches import SPACES, assert_right, sketches_of
 
@@ -288,3 +293,19 @@ def test_inlining_ends_in_ansors_space_too() -> None:
     (sketch,) = sketches_of(task, "ansor")
     assert [stage.is_inlined for stage in sketch.stages].count(False) == 9
     assert_right(task, [sketch], each=1)
+
+
+def test_no_tile_goes_around_a_sum_that_ends_where_an_element_says() -> None:
+    """All candidates were refused: the loops that the length depends on were not around it."""
+    a, b = te.placeholder((12, 40), name="A"), te.placeholder((40, 24), name="B")
+
+    def element(i: Any, j: Any) -> Any:
+        k = te.reduce_axis((0, i + 1), "k")
+        return te.sum(a[i, k] * b[k, j], axis=k)
+
+    dag = ComputeDAG([a, b, te.compute((12, 24), element, name="C")])
+    context = Context(dag, HardwareParams(8), False, SearchOptions())
+    candidates = SearchSpace.of(context).sample(np.random.default_rng(0), 8)
+    assert candidates
+    for steps in candidates:
+        lower_steps(dag, steps, cpu_target())
