@@ -165,12 +165,19 @@ def comm_reducer(
 ) -> Reducer:
     """A user-defined commutative reduction.
 
+    Schedules combine terms in any order, and in parts that begin with the identity: `fcombine` must
+    not depend on the order, and must give the other value of one and the identity. So the index of
+    the largest value is, of equal ones, the smallest:
+
     >>> from autosched import te
     >>> def larger(x, y):
-    ...     return te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])
-    >>> argmax = te.comm_reducer(larger, lambda t0, t1: (te.const(-1, t0), te.min_value(t1)))
+    ...     first = te.any(x[1] > y[1], te.all(te.eq(x[1], y[1]), x[0] < y[0]))
+    ...     return te.select(first, x[0], y[0]), te.select(first, x[1], y[1])
+    >>> argmax = te.comm_reducer(larger, lambda t0, t1: (te.max_value(t0), te.min_value(t1)))
     >>> A, k = te.placeholder((4, 8), name="A"), te.reduce_axis((0, 8), "k")
     >>> index, value = te.compute((4,), lambda i: argmax((k.var, A[i, k]), axis=k))
+
+    A sum or product may begin with another number, which is added or multiplied once.
     """
     return Reducer(fcombine, fidentity, name)
 
