@@ -16,7 +16,7 @@ import numpy as np
 from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.loops import StageLoops, extents_of, make_loops
-from autosched.features.batched.mixed import reaches_beyond
+from autosched.features.batched.mixed import excess, reaches_beyond
 from autosched.features.batched.nest import Nest, Population, Stage
 from autosched.features.batched.ops import AGAIN, RF, ProgramOps, StageOps, StoreOps
 from autosched.features.batched.origin import Origin, origin_values
@@ -31,6 +31,7 @@ _DEPTH = 4  # tokens after the first
 _BEFORE = 32  # from the token of a loop back to those of the stages right before it, at most 32
 _LAST = (1 << _DIGIT) - 1
 _BEYOND = "a part of a stage whose loops reach beyond it"
+_BEYOND_INSIDE = "an axis that conditions fix, or not, in a stage whose loops reach beyond it"
 
 
 def build_nest(ops: ProgramOps, population: Population) -> Nest:
@@ -122,10 +123,12 @@ def _add_stage(
         axes[var] = forms.add(value, mins[k]) if k < ops.data else value
         if k < ops.data:
             low, high = forms.ends(axes[var])
-            checked |= (low < 0) | (high >= nest.shapes[ops.buffer][k])
+            last = nest.shapes[ops.buffer][k] - 1
+            more = excess(forms, mins[k])
+            checked |= (low < 0) | (high + more > last)
             outside = reaches_beyond(forms, mins[k])
             forms.refuse(outside & (extents[k] > 1), _BEYOND)
-            checked |= outside
+            forms.refuse((more > 0) & ((low == last) | whole & (high < last)), _BEYOND_INSIDE)
     data = list(zip(mins, extents, nest.shapes[ops.buffer], strict=True))
     context = Context(forms, ops.axes, loops, data, axes)
     if factored is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, fixed, masked
 from autosched.features.batched.loops import StageLoops, Uneven, gathered
-from autosched.features.batched.mixed import reaches_beyond
+from autosched.features.batched.mixed import excess
 from autosched.tir.expr import CompareExpr, Expr, Var
 from autosched.tir.op import ge, lt
 from autosched.tir.walk import free_vars, post_order, substitute
@@ -129,7 +129,7 @@ class Context:
         first, last = self.forms.ends(value)
         differs = ~(fixed(low) & (low.base == 0) & (extent == shape))
         below = differs & (first < 0)
-        above = differs & ((last >= shape) | reaches_beyond(self.forms, low))
+        above = differs & (last + excess(self.forms, low) >= shape)
         found = [Condition(below, _masked(value, below))] if below.any() else []
         if above.any():
             found.append(Condition(above, _masked(value, above), shape))

@@ -58,6 +58,11 @@ class Mixed:
             return self.past[axis]
         return self._whose(lambda entry: entry.axes[axis].ends[0][1] >= entry.key[axis])
 
+    def last(self, axis: int) -> Ints:
+        """The largest value of the text of an axis alone, for the candidates `where`."""
+        ends = [entry.axes[axis].ends[0][1] for entry in self.entries]
+        return np.asarray(np.array(ends, np.int64)[self.which])
+
     def hidden(self, axis: int, k: int) -> Flags:
         """Where conditions make an axis 0 that the loop at position k moves."""
         return self._whose(
@@ -182,6 +187,21 @@ def reaches_beyond(forms: Forms, low: Form) -> Flags:
         if slot in forms.virtual:
             mixed, axis = forms.virtual[slot]
             found = found | (mixed.beyond(axis) & uses_slot(terms))
+    return found
+
+
+def excess(forms: Forms, low: Form) -> Ints:
+    """How far beyond the axes of the stage around a region can start by their texts alone."""
+    found = forms.zero
+    for slot, terms in low.terms.items():
+        mixed, axis = forms.virtual.get(slot, (None, 0))
+        if mixed is None or not mixed.entries:
+            continue
+        last, beyond = mixed.last(axis), mixed.beyond(axis)
+        for term in terms:
+            digit = np.minimum(term.upper - 1, last) // np.maximum(term.lower, 1)
+            more = term.scale * (digit - forms.largest(slot, term))
+            found = found + np.where(beyond, np.maximum(more, 0), 0)
     return found
 
 

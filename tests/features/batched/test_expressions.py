@@ -176,6 +176,12 @@ CASES = {
         "T[i, j] = X[(i + 1) % 30, j] - X[(i + 29) % 30, j]; Y[i, j] = T[i, (j + 1) % 20]",
         {"X": (30, 20), "T": (30, 20), "Y": (30, 20)},
     ),
+    "threads beyond the part that is read": Case(
+        "cuda",
+        "T[i, j] = sum(r < 2, s < 2, A[j] * A[r + s]);"
+        "Y[i, j] = sum(r < 4, T[j*2 + i, i] + T[i, j + 1])",
+        {"A": (5,), "T": (4, 5), "Y": (2, 2)},
+    ),
 }
 ONE_BY_ONE = {
     "halves that change places": Case(
@@ -224,6 +230,17 @@ ONE_BY_ONE = {
         "C[i, j] = sum(k, 0 * A[i, k]) + b[j]",
         {"A": (5, 13), "b": (4,), "C": (5, 4)},
         "int8",
+    ),
+    "one place of two": Case(
+        "cuda",
+        "T[a, b, i] = sum(k, C[i, k, k] * B[i, a] + C[k, i, b]);"
+        "Y[i, j] = sum(k, T[i % 2, 1, i] + A[k, j])",
+        {"A": (13, 13), "B": (13, 2), "C": (13, 13, 13), "T": (2, 2, 13), "Y": (13, 13)},
+    ),
+    "quotients beyond the part that is read": Case(
+        "cuda",
+        "T[i, j] = sum(r, max(A[i, r], A[j // 4, r])); Y[i, j] = T[j, j]",
+        {"A": (3, 3), "T": (3, 12), "Y": (12, 3)},
     ),
 }
 """Those of which some or all candidates have no rule."""
