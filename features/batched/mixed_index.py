@@ -37,6 +37,8 @@ def mixed_index(
             some = uses_slot(terms)
             if some.any():
                 found.append((slot, some))
+                for other in _inside(form, forms.virtual[slot][0], order):
+                    deep |= some & uses_slot(form.terms[other])
     text: Written | None = None
     for slot, some in found:
         one = _written(forms, form, slot, some & ~deep, order, as_ansor)
@@ -77,6 +79,13 @@ def deeper_in(forms: Forms, form: Form, own: Collection[int], as_ansor: bool) ->
     return found
 
 
+def _inside(form: Form, mixed: Mixed, order: Mapping[int, int]) -> list[int]:
+    """The loops in the index that are inside the outermost loop of the text."""
+    first = min((order[leaf] for leaf in mixed.leaves if leaf in order), default=len(order))
+    others = form.terms.keys() & order.keys() - set(mixed.leaves)
+    return [other for other in others if order[other] > first]
+
+
 def _written(
     forms: Forms,
     form: Form,
@@ -104,7 +113,7 @@ def _written(
         used = np.array([axis.used for axis in axes], np.int64)[which] * where[:, None]
         strides.update(zip(mixed.leaves, used.T, strict=True))
     now = ends[mixed.leaves[0]]
-    outside = [other for other in form.terms if other in order and other not in ends]
+    outside = form.terms.keys() & order.keys() - ends.keys() - set(_inside(form, mixed, order))
     for other in sorted(outside, key=lambda s: -order[s]):
         there = np.zeros(forms.count, bool)
         for term in form.terms[other]:

@@ -176,6 +176,11 @@ CASES = {
         "T[i, j] = X[(i + 1) % 30, j] - X[(i + 29) % 30, j]; Y[i, j] = T[i, (j + 1) % 20]",
         {"X": (30, 20), "T": (30, 20), "Y": (30, 20)},
     ),
+    "what a part for each thread reads": Case(
+        "cuda",
+        "T[i] = max(r < 2, A[r, 3]); Y[i, j] = T[(j*5 + i) // 2]",
+        {"A": (2, 5), "T": (21,), "Y": (5, 5)},
+    ),
     "threads beyond the part that is read": Case(
         "cuda",
         "T[i, j] = sum(r < 2, s < 2, A[j] * A[r + s]);"
