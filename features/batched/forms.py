@@ -35,6 +35,7 @@ WHOLE = 1 << 40
 """The `upper` of a variable of which no remainder is taken."""
 SUM = "a sum of digits of one loop that overlap"
 QUOTIENT = "a quotient or remainder that is no digit"
+HALVES = "a sum of a half and of what remains"
 LATE = "a quotient of a quotient and an axis that conditions make 0"
 
 
@@ -198,7 +199,10 @@ class Forms:
         self.refuse(both & (a.lower == b.lower), SUM)
         for above, below in ((a, b), (b, a)):
             ratio = above.lower // below.lower
-            follows = both & (above.lower == below.upper) & (above.scale == below.scale * ratio)
+            next_to = both & (above.lower == below.upper)
+            halves = next_to & (ratio == 2) & (above.scale == below.scale)
+            self.refuse(halves, HALVES)  # i // 2 + i % 2 is written (i + 1) // 2
+            follows = next_to & (above.scale == below.scale * ratio)
             if follows.any():
                 self._followed = np.gcd(self._followed, np.where(follows, below.scale, 0))
                 one = Term(below.lower, above.upper, below.scale)

@@ -176,6 +176,9 @@ CASES = {
         "T[i, j] = X[(i + 1) % 30, j] - X[(i + 29) % 30, j]; Y[i, j] = T[i, (j + 1) % 20]",
         {"X": (30, 20), "T": (30, 20), "Y": (30, 20)},
     ),
+    "neighbours of two columns": Case(
+        "cpu", "Y[i, j] = A[i + j] * B[i]", {"A": (13,), "B": (8,), "Y": (8, 2)}
+    ),
     "what a part for each thread reads": Case(
         "cuda",
         "T[i] = max(r < 2, A[r, 3]); Y[i, j] = T[(j*5 + i) // 2]",
