@@ -24,7 +24,7 @@ from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.target import Target
 from autosched.te.bounds.thread_scope import LOCAL, SHARED
 from autosched.te.operations.operation import tensor_loads
-from autosched.tir.expr import LE, LT, Call, Cast, CompareExpr, Expr, IntImm, ProducerLoad, Var
+from autosched.tir.expr import Call, Cast, Expr, ProducerLoad, Var
 from autosched.tir.op import lt
 from autosched.tir.walk import free_vars, pre_order
 
@@ -197,18 +197,18 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
     serial, unsure = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
     for store in stage.ops.stores:
         outside = axes_outside_loads(store.value)
-        if outside and not (isinstance(store.value, Call) and store.value.op == "if_then_else"):
+        choices = [e for e in pre_order(store.value) if _is_choice(e)]
+        if outside and not _is_choice(store.value):
             unsure |= True
-        choices = (e for e in pre_order(store.value) if isinstance(e, Call))
-        if any(e.op == "if_then_else" and tensor_loads(e.args[0]) for e in choices):
+        if any(tensor_loads(choice.children()[0]) for choice in choices):
             unsure |= True  # the element that the condition loads may depend on the lane
-        undecided = np.zeros(forms.count, bool)
-        for var in outside & stage.axes.keys():
-            asks = _uses(nest, stage.axes[var], slot)
-            apart = [edge % forms.extents[slot] != 0 for edge in _edges(store.value, var)]
-            serial |= np.any(apart or [asks], axis=0) & asks
-            undecided |= asks
-        unsure |= undecided & ~serial  # t * 8 + lane < 16 is t < 2
+        elif _is_choice(store.value):
+            if (asked & ~unsure).any():
+                text = stage.context.text(store.value.children()[0])
+                serial |= _by_lane(nest, slot, text, asked & ~unsure)
+            if len(choices) > 1:
+                for var in outside & stage.axes.keys():
+                    unsure |= _uses(nest, stage.axes[var], slot) & ~serial
     for d in range(stage.ops.data):  # 8 <= t * 8 + lane is 1 <= t, and 1 <= t * 8 + lane is not
         for condition in stage.context.of_region(d):
             unsure |= condition.where & _uses(nest, condition.value, slot)
@@ -218,25 +218,12 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
             for entry in mixed.entries
         ]
         serial |= mixed.where & np.array(found)[mixed.which]
-        for store in stage.ops.stores:
-            serial |= _chosen(nest, stage, store, mixed, k, asked & ~serial & ~unsure)
         unsure |= _compared(nest, stage, mixed, k, slot, asked & ~serial & ~unsure)
     return serial, unsure
 
 
-def _edges(value: Expr, var: Var) -> list[int]:
-    """The numbers at which comparisons of `var` in the value change; empty if it is used
-    otherwise."""
-    found: list[int] = []
-    for node in pre_order(value):
-        match node:
-            case LT(Var() as own, IntImm(edge)) | LE(IntImm(edge), Var() as own) if own is var:
-                found.append(edge)
-            case LE(Var() as own, IntImm(edge)) | LT(IntImm(edge), Var() as own) if own is var:
-                found.append(edge + 1)
-            case CompareExpr() if var in free_vars(node):
-                return []
-    return found
+def _is_choice(e: Expr) -> bool:
+    return isinstance(e, Call) and e.op == "if_then_else"
 
 
 def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: Flags) -> Flags:
@@ -258,30 +245,24 @@ def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: 
         here = asked & part & mixed.beyond(d) & _uses(nest, value, slot)
         own = frozenset(stage.loops.slots)
         text = Text(lt(var, _END), {var: value, _END: Form({}, shape)}, (), own)
-        found |= _by_lane(nest, mixed, k, text, here | hidden)
+        found |= _by_lane(nest, slot, text, here | hidden)
     return found
 
 
-def _chosen(nest: Nest, stage: Stage, store: StoreOps, mixed: Mixed, k: int, asked: Flags) -> Flags:
-    """Where the condition that chooses the value depends on the lane though none of its axes does.
+def _by_lane(nest: Nest, slot: int, text: Text, asked: Flags) -> Flags:
+    """Where the simplified text still depends on the loop `slot`.
 
-    1 <= (t * 8 + lane) // 16 becomes 16 <= t * 8 + lane, while the axis itself is t // 2.
+    1 <= (t * 8 + lane) // 16 becomes 16 <= t * 8 + lane, while the axis itself is t // 2;
+    t * 8 + lane < 16 becomes t < 2.
     """
-    value = store.value
-    if not (isinstance(value, Call) and value.op == "if_then_else"):
-        return np.zeros(nest.forms.count, bool)
-    return _by_lane(nest, mixed, k, stage.context.text(value.args[0]), asked & mixed.where)
-
-
-def _by_lane(nest: Nest, mixed: Mixed, k: int, text: Text, asked: Flags) -> Flags:
-    """Where the simplified text still depends on the loop at position k."""
     found = np.zeros(nest.forms.count, bool)
     known: dict[tuple[int, ...], bool] = {}
     for n in np.flatnonzero(asked).tolist():
-        key = signature(nest.forms, text.axes, n)
+        loops = {s: s for s in range(len(nest.forms.extents))}
+        key = signature(nest.forms, text.axes, n, loops)
         if key not in known:
-            condition = simplified(nest.forms, text, n)[0]
-            known[key] = mixed.of(n).variables[k] in free_vars(condition)
+            condition, variables = simplified(nest.forms, text, n)
+            known[key] = variables.get(slot) in free_vars(condition)
         found[n] = known[key]
     return found
 

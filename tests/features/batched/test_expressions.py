@@ -179,6 +179,11 @@ CASES = {
     "neighbours of two columns": Case(
         "cpu", "Y[i, j] = A[i + j] * B[i]", {"A": (13,), "B": (8,), "Y": (8, 2)}
     ),
+    "vectors beside a limit": Case(
+        "cuda",
+        "Y[i, j] = A[i, j] if i < 4 else B[i, j]",
+        {"A": (32, 4), "B": (32, 4), "Y": (32, 4)},
+    ),
     "what a part for each thread reads": Case(
         "cuda",
         "T[i] = max(r < 2, A[r, 3]); Y[i, j] = T[(j*5 + i) // 2]",
@@ -430,17 +435,6 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
                 *(["AN", 2, 0, 3], ["AN", 3, 0, 3]),
             ],
         ),
-        (
-            Case(
-                "cuda",
-                "Y[i, j] = X[i, j] * c[j] if j < 8 else X[i, j] + c[j]",
-                {"X": (6, 16), "c": (16,)},
-            ),
-            [
-                *(["FU", 2, [0, 1]], ["SP", 2, 0, 96, [3, 8], 1], ["AN", 2, 2, 2]),
-                *(["AN", 2, 0, 5], ["AN", 2, 1, 6]),
-            ],
-        ),
         (_THREE_SUMS, [["FU", 1, [2, 3]], *_FACTORED]),
         (Case("cpu", "C[j] = sum(i, A[i, j])", {"A": (640, 5)}), _in_slices(1, 640, 48, 8)),
         (_IMAGES, [["FU", 1, [1, 2, 3]], *_in_slices(1, 640, 48, 7)]),
@@ -466,7 +460,7 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
         ),
     ],
     ids=[
-        *("a digit less another one of the same loop", "lanes that a choice takes all or none of"),
+        "a digit less another one of the same loop",
         *("a sum in parts beside others that are fused", "slices of a sum without terms"),
         *("rows that do not divide images", "slices that end inside of an image"),
         *("a condition on a quotient of two loops", "a condition on a digit of a digit of a loop"),
