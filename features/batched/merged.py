@@ -6,7 +6,6 @@ A[i, j] + A[j, i]   ->   A[i, i] * 2        where i and j are one loop, or both 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 
 import numpy as np
 
@@ -31,8 +30,7 @@ def simpler_when_merged(
     """
     pairs = {
         (a, b): equal
-        for a, b in combinations(range(len(loaded)), 2)
-        if ops.loads[a][0] == ops.loads[b][0]
+        for a, b in ops.may_merge
         if (equal := _equal(forms, loaded, lost, a, b)).any()
     }
     if not pairs:

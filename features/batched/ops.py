@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from autosched.features.autosched_1.within_bounds import value_within_bounds
@@ -130,6 +132,20 @@ class StoreOps:
         parts = (e for _, indices in self.loads for index in indices for e in pre_order(index))
         divisions = (e.b for e in parts if isinstance(e, FloorDiv | FloorMod))
         return {divisor.value for divisor in divisions if isinstance(divisor, IntImm)}
+
+    @cached_property
+    def may_merge(self) -> tuple[tuple[int, int], ...]:
+        """The pairs of loads that may be of one element.
+
+        X[i, j + 1] and X[i, j + 2] never are.
+        """
+        numbered = enumerate((b, tuple(map(_and_constant, indices))) for b, indices in self.loads)
+        return tuple(
+            (a, b)
+            for (a, (one, mine)), (b, (other, theirs)) in combinations(numbered, 2)
+            if one == other
+            and all(m == t or m[0] is not t[0] for m, t in zip(mine, theirs, strict=True))
+        )
 
     def part_of(self, d: int) -> tuple[Expr, int] | None:
         """The part whose load has dimension d of the whole load, and the position of d in that
@@ -411,6 +427,16 @@ def _chosen(value: Expr, as_ansor: bool) -> set[str]:
         if isinstance(load.producer.op, ComputeOp)
         and any(isinstance(e, _CHOICES) for index in load.indices for e in pre_order(index))
     }
+
+
+def _and_constant(index: Expr) -> tuple[Expr | None, int]:
+    """The index without the constant that it adds, and that constant."""
+    match index:
+        case IntImm(value):
+            return None, value
+        case Add(rest, IntImm(value)):
+            return rest, value
+    return index, 0
 
 
 def _buffer(tensor: Tensor, name: str) -> BufferType:
