@@ -70,12 +70,12 @@ class Form:
 class Forms:
     """Arithmetic on forms of `count` candidates; `extents` has those of the slots so far.
 
-    A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`). `beyond` has
-    the largest values of such axes where only conditions keep them inside the axis, `vanished`
-    where conditions alone make one 0, and `first` where they do and its text stays: t where t < 1.
-    `simple` caches simplified values (`one.py`). With `short`, a quotient or remainder that cuts a
-    sum of three terms is no form, since simplification does not always see that it cuts only one of
-    them.
+    A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`). Only
+    conditions keep some such texts inside the axis: `alone` has the largest values of all of them,
+    `beyond` of those whose quotients do not show it. `vanished` says where conditions alone make
+    one 0, and `first` where they do and its text stays: t where t < 1. `simple` caches simplified
+    values (`one.py`). With `short`, a quotient or remainder that cuts a sum of three terms is no
+    form, since simplification does not always see that it cuts only one of them.
     """
 
     def __init__(self, count: int, short: bool = False) -> None:
@@ -83,6 +83,7 @@ class Forms:
         self.extents: list[Ints] = []
         self.virtual: dict[int, tuple[Mixed, int]] = {}
         self.beyond: dict[int, Ints] = {}
+        self.alone: dict[int, Ints] = {}
         self.vanished: dict[int, Flags] = {}
         self.first: dict[int, Flags] = {}
         self.simple: dict[Hashable, tuple[Expr, dict[int, Var]]] = {}
@@ -237,6 +238,7 @@ class Forms:
                 over = self.beyond[slot] >= self.extents[slot]
                 self.refuse(over & (stays * self.beyond[slot] + left >= divisor), QUOTIENT)
         small = rest + left < divisor
+        self._refuse_outside(a, divisor, rest + left)
         gone = self._gone(a)
         quotients: dict[int, tuple[Term, ...]] = {}
         remainders: dict[int, tuple[Term, ...]] = {}
@@ -257,6 +259,22 @@ class Forms:
         if self._short:
             self.refuse(~small & (several > 2), QUOTIENT)
         return Form(quotients, base, a.joined), Form(remainders, left, a.joined)
+
+    def _refuse_outside(self, a: Form, divisor: Ints, most: Ints) -> None:
+        """Refuse a quotient of a sum that may be too large where a term's text leaves its axis.
+
+        The condition t < 21 says that t // 21 is 0, but not that (t * 5 + b) // 105 is. `most` is
+        the largest value of the sum's rest, whose axes are inside.
+        """
+        for slot in a.terms.keys() & self.alone.keys():
+            for term in a.terms[slot]:
+                stays = term.scale % divisor != 0
+                digit = np.minimum(term.upper - 1, self.alone[slot]) // np.maximum(term.lower, 1)
+                largest = self.largest(slot, term)
+                more = term.scale * np.maximum(digit - largest, 0)
+                own = most == term.scale * largest
+                single = own & (term.scale == 1)
+                self.refuse(stays & (more > 0) & ~single & (most + more >= divisor), QUOTIENT)
 
     def _gone(self, a: Form) -> Flags | None:
         """Where a part of the sum is 0 because of conditions alone; None if no candidate has one.

@@ -158,6 +158,8 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
         last = [_last(entry.axes[k], mixed.loops, entry.key[k]) for entry in mixed.entries]
         if any(last):
             forms.beyond[slot] = np.where(mixed.where, np.array(last)[mixed.which], 0)
+        if mixed.entries and mixed.beyond(k).any():
+            forms.alone[slot] = np.where(mixed.beyond(k), mixed.last(k), 0)
         scale = mixed.where.astype(np.int64)
         if mixed.entries:
             some = np.array([not is_zero(entry.axes[k].text) for entry in mixed.entries])

@@ -410,10 +410,16 @@ _FACTORED: list[Any] = [["SP", 1, 1, 4, [2], 0], ["RF", 1, 1, 0]]
             [["FU", 1, [0, 1]], ["SP", 1, 0, 6696, [4], 1], ["AN", 1, 0, 5], ["AN", 1, 1, 6]],
         ),
         (ANSOR, _THREE_SUMS, [*_FACTORED, ["AN", 1, 0, 3]]),
+        (
+            ANSOR,
+            Case("cuda", "Y[i] = min(r < 21, A[(r*5 + i) // 105])", {"A": (1,), "Y": (5,)}),
+            [["SP", 1, 1, 21, [16], 1], ["AN", 1, 0, 5], ["AN", 1, 2, 6]],
+        ),
     ],
     ids=[
         *("shared by threads", "border of integers", "sticking out", "offset in a remainder"),
         *("triangle in parts", "remainder of a part of a fused loop", "one of three sums in parts"),
+        "quotient of a sum over threads",
     ],
 )
 def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) -> None:
