@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autosched.features.batched.context import Context
-from autosched.features.batched.forms import Flags, Form, Forms, Ints
+from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints, fixed
 from autosched.features.batched.loops import Group, StageLoops
 from autosched.features.batched.mixed import Texts
 from autosched.features.batched.ops import ProgramOps, StageOps
@@ -113,8 +113,13 @@ def index_form(forms: Forms, e: Expr, axes: Mapping[Var, Form]) -> Form:
         case Mul(a, IntImm(value)) | Mul(IntImm(value), a):
             return forms.scaled(index_form(forms, a, axes), value)
         case FloorDiv(a, IntImm(value)) | FloorMod(a, IntImm(value)) if value > 0:
-            parts = forms.divmod(index_form(forms, a, axes), forms.full(value))
-            return parts[isinstance(e, FloorMod)]
+            inside = index_form(forms, a, axes)
+            quotient, remainder = forms.divmod(inside, forms.full(value))
+            if isinstance(e, FloorMod):
+                return remainder
+            shifted = (quotient.base != 0) & (remainder.base != 0)  # (i + 48) // 32 stays
+            forms.refuse(shifted & np.logical_not(fixed(remainder)), QUOTIENT)
+            return quotient
         case Min() | Max() if len(clamps(e)) == len(set(clamps(e))):
             forms.refuse(~forms.bad, f"an index like {e!r}")
             return forms.constant(0)

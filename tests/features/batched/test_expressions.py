@@ -176,6 +176,9 @@ CASES = {
         "T[i, j] = X[(i + 1) % 30, j] - X[(i + 29) % 30, j]; Y[i, j] = T[i, (j + 1) % 20]",
         {"X": (30, 20), "T": (30, 20), "Y": (30, 20)},
     ),
+    "a quotient beside a constant": Case(
+        "cpu", "Y[i, j] = A[(i + 48) // 32] * B[j]", {"A": (2,), "B": (9,), "Y": (2, 9)}
+    ),
     "neighbours of two columns": Case(
         "cpu", "Y[i, j] = A[i + j] * B[i]", {"A": (13,), "B": (8,), "Y": (8, 2)}
     ),
