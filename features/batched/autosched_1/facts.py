@@ -168,7 +168,8 @@ class Facts:
                 step, block = steps_along(self.forms, index, self.storage[k], loop.slot)
                 if text is not None:
                     told = text.where & (text.uneven[j] | ~text.added_to)
-                    step = np.where(told, text.steps[number, j], step)
+                    beside = np.where(told, 0, step)
+                    step = np.where(text.where, text.steps[number, j] + beside, step)
                     block = np.where(told, text.blocks[number, j], block)
                 steps[j] = np.where(uneven[j], step, steps[j])
                 blocks[j] = np.where(uneven[j], block, 0)

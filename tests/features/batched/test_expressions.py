@@ -179,6 +179,11 @@ CASES = {
     "a quotient beside a constant": Case(
         "cpu", "Y[i, j] = A[(i + 48) // 32] * B[j]", {"A": (2,), "B": (9,), "Y": (2, 9)}
     ),
+    "a transposed tile times one that is read unevenly": Case(
+        "cuda",
+        "T[i, j] = A[j, i] * B[(j*4 + i) // 3]; Y[i, j] = sum(k, T[j, j] - A[i, k])",
+        {"A": (5, 6), "B": (6,), "T": (4, 4), "Y": (5, 4)},
+    ),
     "neighbours of two columns": Case(
         "cpu", "Y[i, j] = A[i + j] * B[i]", {"A": (13,), "B": (8,), "Y": (8, 2)}
     ),
