@@ -19,7 +19,7 @@ from autosched.features.batched.mixed_index import mixed_index
 from autosched.features.batched.nest import Nest, Stage, index_form
 from autosched.features.batched.ops import StoreOps
 from autosched.features.batched.plan import UnsupportedError
-from autosched.features.batched.value_parts import Border, axes_outside_loads
+from autosched.features.batched.value_parts import Border, axes_outside_loads, undivided
 from autosched.features.batched.written import Ends, Written, either, written_index
 from autosched.features.walk.access import READ, READ_WRITE, WRITE
 from autosched.tir.expr import Expr, Var
@@ -321,7 +321,7 @@ def _told_by_borders(forms: Forms, store: Store) -> dict[Var, Flags]:
             form, lost = forms.attempt(partial(index_form, forms, border.value, axes))
         except UnsupportedError:
             continue
-        told = ~lost & _single_digit(forms, form, border)
+        told = np.where(lost, not undivided(border.value), _single_digit(forms, form, border))
         for var in free_vars(border.value) & axes.keys():
             found[var] = found[var] | told if var in found else told
     return found

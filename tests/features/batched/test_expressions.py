@@ -252,6 +252,11 @@ ONE_BY_ONE = {
         {"A": (5, 13), "b": (4,), "C": (5, 4)},
         "int8",
     ),
+    "a border at a quotient that is no digit": Case(
+        "cpu",
+        "T[i, j] = sum(k < 6, A[j + k] * B[k, i % 4] if i // 4 < 1 else 0)",
+        {"A": (7,), "B": (6, 4), "T": (20, 2)},
+    ),
     "one place of two": Case(
         "cuda",
         "T[a, b, i] = sum(k, C[i, k, k] * B[i, a] + C[k, i, b]);"
