@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from autosched.features.batched.forms import (
+    SUM,
     Flags,
     Form,
     Forms,
@@ -253,6 +254,9 @@ def _span(
             (low, far, past), (more, further, also) = (
                 _span(nest, s, part, axes, surplus, root | ~apart) for part in (e.a, e.b)
             )
+            for slot in low.terms.keys() & more.terms.keys():  # b % 2 * 3 + b % 2 is b % 2 * 4
+                both = uses_slot(low.terms[slot]) & uses_slot(more.terms[slot])
+                forms.refuse(apart & both, SUM)
             for form in (low, more):
                 for slot, own in form.terms.items():
                     terms[slot] = terms.get(slot, ()) + masked(apart, own)

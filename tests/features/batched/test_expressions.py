@@ -257,6 +257,11 @@ ONE_BY_ONE = {
         "T[i, j] = sum(k < 6, A[j + k] * B[k, i % 4] if i // 4 < 1 else 0)",
         {"A": (7,), "B": (6, 4), "T": (20, 2)},
     ),
+    "an index and its quotient": Case(
+        "cuda",
+        "T[i, j] = sum(k < 2, A[k + 2, k] + B[j // 3 + j + 2]); Y[j, i] = T[i, j] * 2",
+        {"A": (4, 2), "B": (9,), "T": (6, 6), "Y": (6, 6)},
+    ),
     "one place of two": Case(
         "cuda",
         "T[a, b, i] = sum(k, C[i, k, k] * B[i, a] + C[k, i, b]);"
