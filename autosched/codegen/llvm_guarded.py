@@ -19,6 +19,8 @@ from autosched.tir.dtype import bool_
 T = TypeVar("T")
 AT_ONCE = 64
 """The number of lanes of a part."""
+_AS_WIDE = ("half", "float", "double", "i64")
+"""The types that LLVM does not narrow values to while it stores them."""
 
 
 def guarded_load(b: FunctionBuilder, buffer: Buffer, pointer: str, lanes: int, mask: str) -> str:
@@ -40,8 +42,11 @@ def guarded_store(
     b: FunctionBuilder, buffer: Buffer, pointer: str, stored: str, lanes: int, mask: str
 ) -> None:
     """Store to consecutive elements in the lanes of `mask`."""
+    narrows = b.module.has_scatter and memory_type(buffer.dtype) not in _AS_WIDE
 
     def store(first: int, count: int, own: str) -> None:
+        if narrows:
+            own = _hidden(b, count, own)
         kind, name = _named(buffer, "store", count)
         b.module.declare(name, f"void @({kind}, ptr, i32, <{count} x i1>)")
         part = _lanes(b, memory_type(buffer.dtype), lanes, stored, first, count)
@@ -52,6 +57,18 @@ def guarded_store(
         )
 
     _parts(b, lanes, mask, store)
+
+
+def _hidden(b: FunctionBuilder, lanes: int, mask: str) -> str:
+    """The mask, of which LLVM cannot find out that it is of one lane, say by unrolling a loop.
+
+    LLVM 22 makes a scalar store of a store under such a mask. If AVX-512 would narrow the lanes
+    while it stores them, that store has the bytes of the lane before it was narrowed.
+    """
+    every = b.emit('call i64 asm "", "=r,0"(i64 -1)')
+    kind = f"<{lanes} x i1>"
+    flags = every if lanes == 64 else b.emit(f"trunc i64 {every} to i{lanes}")
+    return b.emit(f"and {kind} {mask}, {b.emit(f'bitcast i{lanes} {flags} to {kind}')}")
 
 
 def gather(b: FunctionBuilder, buffer: Buffer, pointers: str, lanes: int, mask: str | None) -> str:

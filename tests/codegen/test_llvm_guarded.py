@@ -71,3 +71,23 @@ def test_shuffles_under_a_condition_with_lanes(read: str) -> None:
     interp.run(func, [a, c, wanted])
     load(build_artifact(lower_func(func, cpu_target(1)), cpu_target(1)))(a, c, found)
     assert wanted.tolist() == found.tolist() == np.where(c, a[::-1], -1).tolist()
+
+
+@pytest.mark.parametrize("last", [17, 1])  # of a loop that LLVM unrolls, and of a constant
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [("int32", "int8"), ("float32", "uint8"), ("int32", "uint16"), ("int64", "int32")],
+)
+def test_a_narrowed_value_in_one_lane_leaves_the_others_alone(
+    wide: str, narrow: str, last: int
+) -> None:
+    """LLVM 22 stored the bytes of the wide lane."""
+    func = parse_func(
+        f"def main(X: Buffer((32,), {wide}), Y: Buffer((32,), {narrow})):\n"
+        "    for i in range(2):\n"
+        f"        store(Y[i * 16:i * 16 + 16], {narrow}x16(X[i * 16:i * 16 + 16]), "
+        f"predicate=ramp(i * 16, 1, 16) < broadcast({last}, 16))\n"
+    )
+    x, y = np.arange(1, 33).astype(wide), np.full(32, 77, narrow)
+    load(build_artifact(func, HERE))(x, y)
+    np.testing.assert_array_equal(y, np.where(np.arange(32) < last, x.astype(narrow), 77))
