@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from autosched.codegen.llvm_compile import compile_object
 from autosched.errors import MeasureError
 from autosched.runtime.call_ir import CALL_IR
+from autosched.runtime.float_mode_ir import float_mode_ir
 from autosched.runtime.parallel_ir import pool_ir
 from autosched.runtime.workspace_ir import WORKSPACE_IR
 from autosched.target import cpu_target
@@ -170,7 +171,8 @@ def runtime_ir() -> str:
     futex = _FUTEX_NUMBERS.get(kind) if sys.platform == "linux" else None
     sleep = _SLEEP_ELSEWHERE if futex is None else _SLEEP_LINUX.replace("FUTEX", str(futex))
     nothing = "define private void @run.relax() alwaysinline {\n  ret void\n}\n"
-    return _PAUSE.get(kind, nothing) + sleep + pool_ir() + WORKSPACE_IR + _TIMER_IR + CALL_IR
+    own = _PAUSE.get(kind, nothing) + sleep + float_mode_ir(kind)
+    return own + pool_ir() + WORKSPACE_IR + _TIMER_IR + CALL_IR
 
 
 @lru_cache(maxsize=1)

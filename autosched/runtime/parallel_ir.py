@@ -6,7 +6,7 @@ The pool is one global. Words that different threads write are on separate cache
 |---|---|---|
 | 0 | epoch: incremented by each loop and at the end; workers wait for it to change | launcher |
 | 64 | members: bit 30 while the loop is open, plus the number of workers inside it | all |
-| 128 | function, environment, begin, end (8 bytes each), threads (4) | launcher |
+| 128 | function, environment, begin, end (8 bytes each), threads, float mode (4 each) | launcher |
 | 192 | busy: 1 while a loop runs or the pool is resized; loops launched then run serially | both |
 | 256 | sleepers: number of workers asleep in the system, which the launcher must wake | workers |
 | 320 | waiting: 1 when the launcher sleeps until the loop is empty | launcher |
@@ -115,6 +115,7 @@ entry:
   %pb = getelementptr i8, ptr @autosched_pool, i64 144
   %pn = getelementptr i8, ptr @autosched_pool, i64 152
   %pt = getelementptr i8, ptr @autosched_pool, i64 160
+  %pmode = getelementptr i8, ptr @autosched_pool, i64 164
   %pbusy = getelementptr i8, ptr @autosched_pool, i64 192
   %psleepers = getelementptr i8, ptr @autosched_pool, i64 256
   %pwaiting = getelementptr i8, ptr @autosched_pool, i64 320
@@ -135,6 +136,8 @@ serial:
   call void %function(ptr %env, i64 %begin, i64 %end)
   br label %done
 prepare:
+  %mode = call i32 @run.float_mode()
+  store i32 %mode, ptr %pmode
   store ptr %function, ptr %pf
   store ptr %env, ptr %pe
   store i64 %begin, ptr %pb
@@ -221,8 +224,11 @@ entry:
   %pwaiting = getelementptr i8, ptr @autosched_pool, i64 320
   %pstop = getelementptr i8, ptr @autosched_pool, i64 384
   %pthreads = getelementptr i8, ptr @autosched_pool, i64 160
+  %pmode = getelementptr i8, ptr @autosched_pool, i64 164
   %all = alloca [MASK_BYTES x i8], align 8
   %set = alloca [MASK_BYTES x i8], align 8
+  %float = alloca i32
+  store i32 -1, ptr %float  ; no mode
   call void @llvm.memset.p0.i64(ptr %set, i8 0, i64 MASK_BYTES, i1 false)
   br label %idle
 idle:
@@ -268,6 +274,15 @@ apart:
   call void @run.move_away(i64 %thread, i64 %threads, ptr %all, ptr %set)
   br label %share
 share:
+  %mode = load i32, ptr %pmode
+  %own_mode = load i32, ptr %float
+  %kept = icmp eq i32 %mode, %own_mode
+  br i1 %kept, label %run, label %change
+change:
+  call void @run.use_float_mode(i32 %mode)
+  store i32 %mode, ptr %float
+  br label %run
+run:
   call void @run.run_shares(i64 %thread)
   br label %leave
 leave:
@@ -290,7 +305,10 @@ return:
 
 
 def pool_ir() -> str:
-    """The pool's functions; they call run.relax, run.futex_wait and run.futex_wake."""
+    """The pool's functions.
+
+    They call run.relax, run.futex_wait, run.futex_wake, run.float_mode and run.use_float_mode.
+    """
     text = _SHARE + processors_ir() + _LAUNCH + _WORKER
     constants = {
         "POOL_BYTES": POOL_BYTES,

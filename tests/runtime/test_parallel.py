@@ -134,6 +134,33 @@ def _assert_fine(script: str, given: bytes = b"") -> None:
     assert done.stdout.decode().strip() == "fine", done.stderr.decode()
 
 
+UPWARD, NEAREST = 0x800, 0  # FE_UPWARD and FE_TONEAREST of x86
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or native.processor() != "x86_64", reason="libm.so.6, numbers of x86"
+)
+def test_workers_round_as_the_thread_that_launches_the_loop(kernel: CpuKernel) -> None:
+    """They rounded for ever as the thread did that had started them."""
+    fesetround = ctypes.CDLL("libm.so.6").fesetround
+    factor, pool = np.float32(0.1), ensure_pool(2)
+    a = np.random.default_rng(0).random(1 << 18, np.float32)
+    out, nearest = np.empty_like(a), a * factor
+    bound = kernel.bind(a, factor, out)
+    pool.shutdown()
+    for mode in (UPWARD, NEAREST, UPWARD):
+        try:
+            fesetround(mode)
+            pool.resize(2)
+            for _ in range(20):
+                bound.run()
+        finally:
+            fesetround(NEAREST)
+        exact = a.astype(np.float64) * factor
+        up = np.where(nearest < exact, np.nextafter(nearest, np.float32(1)), nearest)
+        np.testing.assert_array_equal(out, nearest if mode == NEAREST else up)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_gets_its_own_workers(artifact: CpuArtifact) -> None:
     script = (

@@ -15,6 +15,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from autosched.codegen.llvm_compile import compile_object
+from autosched.runtime.float_mode_ir import float_mode_ir
 from autosched.runtime.native import load_object
 from autosched.runtime.parallel_ir import pool_ir
 from autosched.runtime.processors_ir import MASK_BYTES, processors_ir
@@ -164,7 +165,7 @@ def test_the_text_of_each_system_assembles(system: str, monkeypatch: pytest.Monk
         "define private void @run.relax() {\n  ret void\n}\n"
         "define private void @run.futex_wait(ptr %word, i32 %seen) {\n  ret void\n}\n"
         "define private void @run.futex_wake(ptr %word) {\n  ret void\n}\n"
-    )
+    ) + float_mode_ir("")
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(sys, "platform", system)
         text = rest + pool_ir()
