@@ -33,7 +33,10 @@ def element_of(dtype: str) -> np.dtype[Any]:
 
 
 def view_of(value: Any) -> np.ndarray[Any, Any]:
-    """View `value` as a NumPy array over the same memory. Raises what NumPy or `value` does."""
+    """View `value` as a NumPy array over the same memory. Raises what NumPy or `value` does.
+
+    A number of NumPy's becomes a read-only array.
+    """
     if type(value) is np.ndarray:
         return value
     if isinstance(value, np.ndarray):
@@ -41,6 +44,10 @@ def view_of(value: Any) -> np.ndarray[Any, Any]:
             raise TypeError(MASKED)
         return np.asarray(value)
     array: np.ndarray[Any, Any]
+    if isinstance(value, np.generic):  # such as an element x[i], whose memory has no view
+        array = np.asarray(value)
+        array.flags.writeable = False
+        return array
     if is_torch(type(value)):  # its own view takes a sixth of DLPack's time and refuses the same
         try:
             array = value.numpy()

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from llvmlite import binding as llvm
 
+from autosched import te
+from autosched.driver import build
 from autosched.errors import ConfigError, MeasureError
 from autosched.runtime import native
 from autosched.runtime.cpu import (
@@ -180,6 +182,18 @@ def test_outputs_may_not_share_memory(kernel: CpuKernel) -> None:
     )
     kernel(whole[:6], 2.0, whole[6:])
     assert whole.tolist() == [1.0] * 6 + [2.0] * 6
+
+
+def test_a_number_is_no_output() -> None:
+    """`kernel(a, sums[0])` wrote to an array that nobody had, and returned None."""
+    a, total = te.placeholder((), name="a"), np.zeros(1, np.float32)
+    b = te.compute((), lambda: a() + 1.0, name="b")
+    kernel = load(build(te.create_schedule(b.op), [a, b], cpu_target(1), name="more"))
+    assert "argument 2 (b) is written by the kernel but is read-only" in refused(
+        kernel, np.float32(3), total[0]
+    )
+    assert kernel(np.float32(3), total.reshape(())) is None and total[0] == 4
+    assert kernel(total[0]) == 5
 
 
 class Exporter:
