@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,9 @@ class Tensor(Dlpack):
         if self.on_gpu:
             raise TypeError("it is on a GPU")
         return self.array
+
+    def untyped_storage(self) -> SimpleNamespace:
+        return SimpleNamespace(nbytes=lambda: self.array.nbytes)
 
 
 def test_tensors_of_pytorch(kernel: CpuKernel, arrays: tuple[Array, Array, Array]) -> None:
