@@ -192,8 +192,8 @@ class Choice:
             )
         if len(fitting) == 1:
             return next(iter(fitting.values()))
-        out = named.get("out")
-        several = () if out is None else out if isinstance(out, tuple) else (out,)
+        out = None if "out" in self._inputs else named.get("out")
+        several = () if out is None else out if isinstance(out, tuple | list) else (out,)
         given = (*args[count:], *several)
         found = fitting.get(_shapes_of(self._outputs, given, named))
         if found is None:

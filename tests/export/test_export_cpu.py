@@ -744,12 +744,32 @@ def test_outputs_tell_kernels_apart_that_take_the_same_inputs(tmp_path: Path) ->
         pool(x, out=None)
     for task, size in zip(tasks, (6, 8), strict=True):
         (want,) = task.reference([x])
-        given = [np.zeros((1, 4, size, size), np.float32) for _ in range(4)]
+        given = [np.zeros((1, 4, size, size), np.float32) for _ in range(5)]
         pool(x, given[0])
         pool(x, out=given[1])
         pool(x, out=(given[2],))
         pool(x, Y=given[3])
+        pool(x, out=[given[4]])
         assert all((y == want).all() for y in given)
+
+
+@needs_linker
+def test_an_input_called_out_is_no_output(tmp_path: Path) -> None:
+    """A kernel was looked for among the outputs' shapes by that of the input."""
+    source = tmp_path / "first.py"
+    source.write_text(
+        "from autosched import te\n\n\n"
+        "def first(m):\n"
+        "    x = te.placeholder((8,), name='out')\n"
+        "    return x, te.compute((m,), lambda i: x[i], name='Y')\n"
+    )
+    with autosched.trusting():
+        tasks = [Task.from_python(f"{source}:first", m=m) for m in (4, 8)]
+        export([record(task) for task in tasks], tmp_path / "out", ExportOptions(dispatch=True))
+    first = module(tmp_path / "out" / "first.py").first
+    x, y = np.arange(8, dtype=np.float32), np.zeros(4, np.float32)
+    first(out=x, Y=y)
+    assert (y == x[:4]).all()
 
 
 @needs_linker
