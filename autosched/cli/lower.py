@@ -143,7 +143,7 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
     if record is None:
         return ()
     path, colon, number = record.rpartition(":")
-    if not colon or not number.isdigit():
+    if not colon or not number.isdecimal():
         raise ConfigError(f"--record {record!r}: expected FILE:N, e.g. matmul.jsonl:0")
     keys = WorkloadKeys(other=Computation.of("the configuration", task))
     found = chosen(Path(path), int(number), "--record N:", keys)[0]

@@ -76,7 +76,7 @@ def _profiled(
 
 def _record(record: str, keys: WorkloadKeys | None) -> Record:
     path, colon, number = record.rpartition(":")
-    if colon and number.removeprefix("-").isdigit():  # -1 is the last, as for --index
+    if colon and number.removeprefix("-").isdecimal():  # -1 is the last, as for --index
         return chosen(Path(path), int(number), "--profile FILE:N:", keys)[0]
     return chosen(Path(record), "best", "--profile FILE:N:", keys)[0]
 

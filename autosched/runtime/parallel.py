@@ -151,7 +151,7 @@ if hasattr(os, "register_at_fork"):
 def default_threads() -> int:
     """AUTOSCHED_NUM_THREADS if it is set to a positive number, otherwise the usable cores."""
     text = os.environ.get("AUTOSCHED_NUM_THREADS", "")
-    return int(text) if text.isdigit() and int(text) > 0 else min(usable_cores(), MAX_THREADS)
+    return int(text) if text.isdecimal() and int(text) > 0 else min(usable_cores(), MAX_THREADS)
 
 
 def ensure_pool(threads: int | None = None) -> WorkerPool:

@@ -64,6 +64,7 @@ def test_passes_of_ones_own_choice(cli: Cli, config: Path) -> None:
         (("--target", "gpu"), "--target gpu: target.kind: expected 'cpu' or 'cuda', found text"),
         (("--passes", "Simplif"), "passes: unknown pass 'Simplif'; expected one of "),
         (("--record", "mm.jsonl"), "expected FILE:N, e.g. matmul.jsonl:0"),
+        (("--record", "mm.jsonl:\u00b2"), "expected FILE:N"),
         (("--record", "mm.jsonl:7"), "--record N: 7 is not one of 0 to 2\n"),
         (("--record", "none.jsonl:0"), "none.jsonl does not exist"),
     ],
