@@ -83,7 +83,7 @@ def c_names(params: Sequence[ParamSpec]) -> list[str]:
 
 def header(name: str, functions: Sequence[Function], features: Sequence[str], threads: int) -> str:
     """The text of NAME.h."""
-    guard = f"AUTOSCHED_{name.upper()}_H"
+    guard = f"AUTOSCHED_{name}_H"
     needs = _wrapped(", ".join(features) or "none beyond those of every such CPU")
     several = (
         f"Parallel loops run on up to {threads} threads, as many as this process may use and its\n"

@@ -641,6 +641,21 @@ def test_two_libraries_with_a_function_of_one_name(tmp_path: Path) -> None:
 
 
 @needs_linker
+def test_two_libraries_whose_names_differ_in_case(tmp_path: Path) -> None:
+    """The second header declared nothing."""
+    for name, found in (("ops", record(matmul(8))), ("Ops", record(SOFTMAX))):
+        export([found], tmp_path / name, ExportOptions(name=name))
+    source = tmp_path / "both.c"
+    source.write_text(
+        '#include "ops/ops.h"\n#include "Ops/Ops.h"\n'
+        "float x[512], y[512];\nint main(void) { return matmul(x, x, y) + softmax(x, y); }\n"
+    )
+    cc = link.linker()
+    assert cc is not None
+    assert subprocess.run([*cc, "-Wall", "-Werror", "-fsyntax-only", str(source)]).returncode == 0
+
+
+@needs_linker
 @pytest.mark.skipif(sys.platform != "linux", reason="loaded as one of many: RTLD_GLOBAL of ELF")
 def test_two_versions_of_a_library_in_one_program(tmp_path: Path) -> None:
     """The second one's function ran the first one's kernel.
