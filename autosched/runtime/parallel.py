@@ -22,6 +22,7 @@ from autosched.errors import MeasureError
 from autosched.runtime.native import runtime_library
 from autosched.runtime.parallel_ir import (
     EPOCH_OFFSET,
+    LAUNCHER_OFFSET,
     POOL_BYTES,
     STOP_OFFSET,
     THREADS_OFFSET,
@@ -59,6 +60,13 @@ class WorkerPool:
             with self._quiet():
                 self._stop()
                 self._start(size)
+
+    def runs_a_share(self) -> bool:
+        """Whether the calling thread runs a share of a parallel loop, which called Python."""
+        own = threading.get_ident()
+        pool = runtime_library().addresses["autosched_pool"]
+        launcher = ctypes.c_uint64.from_address(pool + LAUNCHER_OFFSET).value
+        return own == launcher or any(thread.ident == own for thread in self._threads)
 
     @contextmanager
     def _quiet(self, patience: float = math.inf) -> Iterator[None]:
@@ -155,10 +163,14 @@ def default_threads() -> int:
 
 
 def ensure_pool(threads: int | None = None) -> WorkerPool:
-    """The process's pool with `threads` threads; None keeps a running pool or takes the default."""
+    """The process's pool with `threads` threads; None keeps a running pool or takes the default.
+
+    Where the calling thread runs a share of a loop, the pool stays as it is: the loop of the nested
+    call will run serially.
+    """
     if threads is None:
         threads = _pool.size if _pool.size > 1 else default_threads()
     threads = min(threads, MAX_THREADS)
-    if threads != _pool.size:
+    if threads != _pool.size and not _pool.runs_a_share():
         _pool.resize(threads)
     return _pool

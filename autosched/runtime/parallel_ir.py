@@ -7,6 +7,7 @@ The pool is one global. Words that different threads write are on separate cache
 | 0 | epoch: incremented by each loop and at the end; workers wait for it to change | launcher |
 | 64 | members: bit 30 while the loop is open, plus the number of workers inside it | all |
 | 128 | function, environment, begin, end (8 bytes each), threads, float mode (4 each) | launcher |
+| 168 | the launching thread, as pthread_self has it; 0 while no loop runs | launcher |
 | 192 | busy: 1 while a loop runs or the pool is resized; loops launched then run serially | both |
 | 256 | sleepers: number of workers asleep in the system, which the launcher must wake | workers |
 | 320 | waiting: 1 when the launcher sleeps until the loop is empty | launcher |
@@ -32,6 +33,7 @@ POOL_BYTES = 448 + 64 * MAX_THREADS
 THREADS_OFFSET = 160
 EPOCH_OFFSET = 0
 STOP_OFFSET = 384
+LAUNCHER_OFFSET = 168
 
 WORKER_SPINS = 1000
 LAUNCHER_SPINS = 20000
@@ -107,6 +109,8 @@ return:
 """
 
 _LAUNCH = """
+declare i64 @pthread_self()
+
 define void @autosched_parallel_launch(ptr %function, ptr %env, i64 %begin, i64 %end) {
 entry:
   %pmembers = getelementptr i8, ptr @autosched_pool, i64 64
@@ -116,6 +120,7 @@ entry:
   %pn = getelementptr i8, ptr @autosched_pool, i64 152
   %pt = getelementptr i8, ptr @autosched_pool, i64 160
   %pmode = getelementptr i8, ptr @autosched_pool, i64 164
+  %plauncher = getelementptr i8, ptr @autosched_pool, i64 LAUNCHER_OFFSET
   %pbusy = getelementptr i8, ptr @autosched_pool, i64 192
   %psleepers = getelementptr i8, ptr @autosched_pool, i64 256
   %pwaiting = getelementptr i8, ptr @autosched_pool, i64 320
@@ -138,6 +143,8 @@ serial:
 prepare:
   %mode = call i32 @run.float_mode()
   store i32 %mode, ptr %pmode
+  %self = call i64 @pthread_self()
+  store atomic i64 %self, ptr %plauncher monotonic, align 8
   store ptr %function, ptr %pf
   store ptr %env, ptr %pe
   store i64 %begin, ptr %pb
@@ -190,6 +197,7 @@ awake:
   store atomic i32 0, ptr %pwaiting seq_cst, align 4
   br label %release
 release:
+  store atomic i64 0, ptr %plauncher monotonic, align 8
   store atomic i32 0, ptr %pbusy release, align 4
   br label %done
 done:
@@ -313,6 +321,7 @@ def pool_ir() -> str:
     constants = {
         "POOL_BYTES": POOL_BYTES,
         "LAUNCHER_SPINS": LAUNCHER_SPINS,
+        "LAUNCHER_OFFSET": LAUNCHER_OFFSET,
         "WORKER_SPINS": WORKER_SPINS,
         "MASK_BYTES": MASK_BYTES,
     }

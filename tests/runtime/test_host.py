@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -250,6 +252,44 @@ def test_an_error_in_a_parallel_loop_ends_the_function() -> None:
     register_packed("half", lambda x: odd(x) if isinstance(x, int) and x < 2 else x / 2)
     with pytest.raises(ValueError, match="thread 1"):
         loaded(CALLS)(np.arange(6, dtype=np.float32), 6)
+
+
+NESTED = """\
+import faulthandler
+import numpy as np
+from autosched import te
+from autosched.driver import build, build_host
+from autosched.runtime.cpu import load
+from autosched.runtime.host import load_host
+from autosched.runtime.packed import register_packed
+from autosched.target import cpu_target
+from autosched.tir.parser import parse_func
+
+faulthandler.dump_traceback_later(60, exit=True)
+a = te.placeholder((64,), name="a")
+b = te.compute((64,), lambda i: a[i] + 1, name="b")
+schedule = te.create_schedule(b.op)
+schedule[b].parallel(b.op.axis[0])
+kernels = [load(build(schedule, [a, b], cpu_target(n), name="more")) for n in (3, 4)]
+x = np.zeros(64, np.float32)
+results = []
+register_packed("nested", lambda i: results.append(kernels[i % 2](x)))
+text = '''
+def outer(n: int32):
+    for i in parallel(n):
+        call_packed("nested", i, dtype=int32)
+'''
+outer = load_host(build_host(parse_func(text), cpu_target(2)))
+for _ in range(4):
+    outer(50)
+assert len(results) == 200 and all((y == 1).all() for y in results)
+assert (kernels[0](x) == 1).all()
+"""
+
+
+def test_a_parallel_loop_calls_kernels_of_other_numbers_of_threads() -> None:
+    """The nested call waited for the loop to end, to change the number of threads."""
+    subprocess.run([sys.executable, "-c", NESTED], check=True)
 
 
 COLUMN = """\
