@@ -184,7 +184,8 @@ class CpuKernel:
         word = addresses["autosched_pool"] + THREADS_OFFSET
         if not self._parallel:
             word = ctypes.addressof(_ONE)
-        return quick_call(addresses["autosched_call"], address, expected, word, self.threads)
+        entry = addresses["autosched_call"]
+        return quick_call(entry, address, expected, word, self.threads, self._library)
 
     def _ensure_pool(self) -> None:
         if self._parallel:

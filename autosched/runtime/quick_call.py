@@ -66,7 +66,12 @@ def arrays_are_understood() -> bool:
 
 
 def quick_call(
-    entry: int, kernel: int, expected: Sequence[Expected], threads_word: int, threads: int
+    entry: int,
+    kernel: int,
+    expected: Sequence[Expected],
+    threads_word: int,
+    threads: int,
+    code: Any = None,
 ) -> Callable[[tuple[Any, ...]], int]:
     """A function of a tuple of arguments that returns the kernel's status, or UNFIT.
 
@@ -76,6 +81,7 @@ def quick_call(
         expected: what each argument must be.
         threads_word: the address of the pool's number of threads; 0 there stands for 1.
         threads: the required value of that number.
+        code: what keeps the kernel in memory; the function keeps it.
     """
     if not arrays_are_understood():
         return _unfit
@@ -90,7 +96,7 @@ def quick_call(
         words += [int(e.written), _dlpack_type(e.dtype)]
     table = np.array(words, np.uint64)
     call: Any = partial(_CALL(entry), table.ctypes.data)
-    call.keep = table, extents, tuple(expected)  # keeps alive what the words point at
+    call.keep = table, extents, tuple(expected), code  # keeps alive what the words point at
     return cast("Callable[[tuple[Any, ...]], int]", call)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -161,6 +163,18 @@ def test_types_are_told_apart(dtype: str) -> None:
     np.testing.assert_array_equal(c, a + b)
     other = np.dtype(f"V{kind.itemsize}")
     assert kernel.quick((a.view(other), b, c)) == UNFIT
+
+
+def test_a_quick_call_keeps_the_code_in_memory() -> None:
+    """Where the kernel was gone, the process ended."""
+    kernel = load(add_artifact())
+    code, quick = weakref.ref(kernel._library.keep), kernel.quick
+    del kernel
+    gc.collect()
+    assert code() is not None
+    a, b, c = arrays()
+    assert quick((a, b, c)) == 0
+    np.testing.assert_array_equal(c, a + b)
 
 
 def test_the_interpreter_is_free_while_a_kernel_runs() -> None:
