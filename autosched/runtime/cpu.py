@@ -70,9 +70,15 @@ def register_extern(name: str, function: Any) -> None:
     """Make `function` callable from kernels by call_extern("name", ...).
 
     `function` is a ctypes function pointer, e.g. `ctypes.CFUNCTYPE(c_float, c_float)(f)` for a
-    Python function f. It must be registered before a kernel that calls it is loaded.
+    Python function f. It must be registered before a kernel that calls it is loaded, which keeps
+    calling this one if another is registered later.
     """
     _externs[name] = function
+
+
+def registered(names: Iterable[str]) -> list[Any]:
+    """The functions of `register_extern` with these names."""
+    return [_externs[name] for name in names if name in _externs]
 
 
 def callable_addresses(
@@ -157,7 +163,9 @@ class CpuKernel:
         self._threads = threads
         imports = callable_addresses(artifact.symbol, artifact.externs)
         self._parallel = artifact.parallel
-        self._library = load_object(artifact.object_code, [artifact.symbol, *symbols], imports)
+        self._library = load_object(
+            artifact.object_code, [artifact.symbol, *symbols], imports, registered(artifact.externs)
+        )
         self.raw_pointer = self._library.addresses[artifact.symbol]
         self.addresses = {name: self._library.addresses[name] for name in symbols}
         expected = expected_of(artifact.params)

@@ -19,7 +19,7 @@ from autosched.codegen.llvm_storage import keep_registers
 from autosched.errors import MeasureError
 from autosched.runtime.array_checks import MASKED
 from autosched.runtime.artifact import written
-from autosched.runtime.cpu import callable_addresses
+from autosched.runtime.cpu import callable_addresses, registered
 from autosched.runtime.native import load_object
 from autosched.runtime.packed import ERRORS, pack, runtime_functions, unpack
 from autosched.runtime.parallel import ensure_pool
@@ -289,7 +289,8 @@ def load_host(artifact: HostArtifact) -> HostModule:
     """
     functions = runtime_functions().items()
     imports = callable_addresses("a host function", artifact.externs, functions)
-    library = load_object(artifact.object_code, list(artifact.functions), imports)
+    called = registered(artifact.externs)
+    library = load_object(artifact.object_code, list(artifact.functions), imports, called)
     module = HostModule(artifact, {}, library)
     for name, address in library.addresses.items():
         module.functions[name] = HostFunction(module, name, address)

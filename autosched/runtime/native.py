@@ -96,10 +96,14 @@ _PAUSE = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Loaded object code: addresses by symbol. `keep` keeps the code in memory."""
+    """Loaded object code: addresses by symbol.
+
+    `keep` keeps the code in memory; `functions` are ctypes functions that it calls.
+    """
 
     addresses: Mapping[str, int]
     keep: Any
+    functions: Sequence[Any] = ()
 
 
 def processor() -> str:
@@ -126,12 +130,15 @@ _loaded = 0
 
 
 def load_object(
-    code: bytes, symbols: Sequence[str], imports: Mapping[str, int] | None = None
+    code: bytes,
+    symbols: Sequence[str],
+    imports: Mapping[str, int] | None = None,
+    functions: Sequence[Any] = (),
 ) -> Library:
     """Load object code into this process, linked against the process and against `imports`.
 
-    Returns the addresses of `symbols`. Raises MeasureError (stage load) when a symbol cannot be
-    found.
+    `functions` are the ctypes functions among the imports. Returns the addresses of `symbols`.
+    Raises MeasureError (stage load) when a symbol cannot be found.
     """
     global _loaded
     _loaded += 1
@@ -147,7 +154,7 @@ def load_object(
         raise MeasureError(
             f"the compiled code could not be loaded: {error}", stage="load"
         ) from error
-    return Library(addresses, tracker)
+    return Library(addresses, tracker, functions)
 
 
 SYMBOLS = (

@@ -177,16 +177,33 @@ def test_a_quick_call_keeps_the_code_in_memory() -> None:
     np.testing.assert_array_equal(c, a + b)
 
 
+def answering(name: str) -> cpu.CpuArtifact:
+    """out[0] = the result of the function of this name."""
+    out = decl_buffer((1,), "int32", "out")
+    handle = pointer("out_handle", out.dtype)
+    value = Call(DType("int32"), "call_extern", (StringImm(name),))
+    func = PrimFunc(
+        (handle,), BufferStore(out, value, (IntImm(0),)), {handle: out}, {"global_symbol": "asks"}
+    )
+    return build_artifact(func, cpu_target(1))
+
+
+def test_a_kernel_keeps_the_function_that_it_was_loaded_with() -> None:
+    """Another one under its name freed it, and the kernel called what came to lie there."""
+    kind = ctypes.CFUNCTYPE(ctypes.c_int)
+    register_extern("the_answer", kind(lambda: 1))
+    artifact = answering("the_answer")
+    old = load(artifact)
+    register_extern("the_answer", kind(lambda: 2))
+    gc.collect()
+    others = [kind(lambda: 3) for _ in range(50)]
+    assert (old()[0], load(artifact)()[0], len(others)) == (1, 2, 50)
+
+
 def test_the_interpreter_is_free_while_a_kernel_runs() -> None:
     function = ctypes.CFUNCTYPE(ctypes.c_int)(("PyGILState_Check", ctypes.pythonapi))
     register_extern("holds_the_lock", function)
-    out = decl_buffer((1,), "int32", "out")
-    handle = pointer("out_handle", out.dtype)
-    value = Call(DType("int32"), "call_extern", (StringImm("holds_the_lock"),))
-    func = PrimFunc(
-        (handle,), BufferStore(out, value, (IntImm(0),)), {handle: out}, {"global_symbol": "held"}
-    )
-    kernel = load(build_artifact(func, cpu_target(1)))
+    kernel = load(answering("holds_the_lock"))
     array = np.full(1, 7, np.int32)
     assert kernel.quick((array,)) == 0
     assert array[0] == 0
