@@ -157,12 +157,12 @@ class HostFunction:
         slots = (ctypes.c_char * max(8, len(values))).from_buffer(values or bytearray(8))
         kinds = (ctypes.c_int32 * max(1, len(codes)))(*codes)
         result, kind = ctypes.c_uint64(0), ctypes.c_int32(ArgCode.NULL)
-        status = self.call_raw(
-            ctypes.addressof(slots), ctypes.addressof(kinds), len(codes), result, kind
-        )
-        del keep
-        if status:
-            raise self._failure(status, args)
+        where = ctypes.addressof(slots), ctypes.addressof(kinds)
+        with ERRORS.of_call():
+            status = self.call_raw(*where, len(codes), result, kind)
+            del keep
+            if status:
+                raise self._failure(status, args)
         return unpack(kind.value, result.value)
 
     def call_raw(

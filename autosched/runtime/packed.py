@@ -13,7 +13,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from autosched.codegen.llvm_packed import RUNTIME
 from autosched.errors import MeasureError
+from autosched.target import MAX_THREADS
 from autosched.tir.dtype import DType
 from autosched.tir.packed import CPU, ArgCode, type_fields
 
@@ -198,16 +200,33 @@ def register_workspace(
 class _Errors:
     """Exceptions on their way through compiled code, by negative status.
 
-    The last MOST of them are kept.
+    While host functions run, the last MOST of them are kept: every part of a thread's share of a
+    parallel loop may raise one, and any of these may be the one that the function returns.
     """
 
-    MOST = 64
+    MOST = 8 * MAX_THREADS
 
     def __init__(self) -> None:
         self._numbers = itertools.count(2)
         self._lock = threading.Lock()
+        self._calls = 0
         self._kept: dict[int, BaseException] = {}
         self._last: dict[int, BaseException] = {}
+
+    @contextmanager
+    def of_call(self) -> Iterator[None]:
+        """The context of a call of a host function. No error outlives the last call that runs."""
+        with self._lock:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            dropped: dict[int, BaseException] = {}
+            with self._lock:
+                self._calls -= 1
+                if not self._calls:
+                    dropped, self._kept = self._kept, dropped
+            del dropped  # outside of the lock: what goes with it may call a host function
 
     def keep(self, error: BaseException) -> int:
         """Keep `error`; returns the status that stands for it."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -17,7 +19,7 @@ from autosched.driver import build_host, lower, lower_to_kernels
 from autosched.errors import CompileError, MeasureError
 from autosched.runtime.cpu import register_extern
 from autosched.runtime.host import HostModule, load_host
-from autosched.runtime.packed import DLTensor, register_packed, register_workspace
+from autosched.runtime.packed import ERRORS, DLTensor, register_packed, register_workspace
 from autosched.target import cpu_target, cuda_target
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
@@ -252,6 +254,37 @@ def test_an_error_in_a_parallel_loop_ends_the_function() -> None:
     register_packed("half", lambda x: odd(x) if isinstance(x, int) and x < 2 else x / 2)
     with pytest.raises(ValueError, match="thread 1"):
         loaded(CALLS)(np.arange(6, dtype=np.float32), 6)
+
+
+RAISES = """\
+def raises(n: int32):
+    for i in parallel(n):
+        call_packed("raise", i, dtype=int32)
+"""
+
+
+def test_the_error_of_a_loop_of_many_threads_is_that_of_the_function() -> None:
+    """Of more than 64 errors the first were dropped; one of them told of memory instead."""
+    first = ERRORS.keep(ValueError("first"))
+    for _ in range(8 * 16):
+        ERRORS.keep(ValueError("other"))
+    assert str(ERRORS.take(first)) == "first"
+
+
+def test_errors_do_not_outlive_the_call() -> None:
+    array = np.zeros(3)
+    kept = weakref.ref(array)
+
+    def refuse(i: int, array: np.ndarray = array) -> None:
+        raise ValueError(i)
+
+    register_packed("raise", refuse)
+    with pytest.raises(ValueError, match=r"^[0-9]+$"):
+        loaded(RAISES)(100)
+    register_packed("raise", len)
+    del refuse, array
+    gc.collect()
+    assert kept() is None
 
 
 NESTED = """\
