@@ -64,7 +64,8 @@ def evaluate(
     Floats are computed in float64 and not rounded to their types. Integers are computed in int64,
     those of uint64 in uint64; those of narrower types wrap as in a kernel. In a program that jumps
     with floats (`jumps_with_floats`), every value is rounded to its type as in a kernel, because
-    its last bit decides where it jumps; sums are still added up in float64. With `change(op,
+    its last bit decides where it jumps; sums are still added up in float64, and computed tensors of
+    bfloat16 and 8-bit floats are float32 unless they are among `tensors`. With `change(op,
     tensor, values)`, operations read its result instead of the values of each computed tensor.
     """
     placeholders = [t for t in tensors if not isinstance(t.op, ComputeOp)]
@@ -78,7 +79,8 @@ def evaluate(
     for op in ops:
         if isinstance(op, ComputeOp):
             for tensor, array in zip(op.outputs, _compute(op, values, kept), strict=True):
-                wrapped = kept(array, tensor.dtype)
+                dtype = tensor.dtype if tensor in results else _computed_in(tensor.dtype)
+                wrapped = kept(array, dtype)
                 values[tensor] = wrapped if change is None else change(op, tensor, wrapped)
         elif op.output(0) not in values:
             raise ConfigError(f"input {op.name} is not among the argument tensors")

@@ -215,6 +215,23 @@ def test_integers_made_of_floats_are_those_of_rounded_floats() -> None:
     np.testing.assert_array_equal(kernel(*arrays), found)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_what_is_only_stored_in_few_bits_is_float32_between_statements(dtype: str) -> None:
+    """The reference rounded S, which no kernel does: it called all of them wrong."""
+    A, B = (te.placeholder((2000,), dtype, name=name) for name in "AB")
+    S = te.compute((2000,), lambda i: A[i] + B[i], name="S")
+    C = te.compute((2000,), lambda i: cast("int8", call("nearbyint", S[i] * B[i])), name="C")
+    rng = np.random.default_rng(0)
+    arrays = [(rng.standard_normal(2000) * 4).astype(A.dtype.numpy) for _ in "AB"]
+    (found,) = evaluate([A, B, C], arrays)
+    kernel = load(build_steps(ComputeDAG([A, B, C]), (), cpu_target(1)))
+    np.testing.assert_array_equal(kernel(*arrays), found)
+    rounded = evaluate([A, B, S, C], arrays)[1]  # as an output, S has its own type
+    kernel = load(build_steps(ComputeDAG([A, B, S, C]), (), cpu_target(1)))
+    np.testing.assert_array_equal(kernel(*arrays)[1], rounded)
+    assert (found != rounded).any()
+
+
 def jumping(value: Callable[[Expr], Expr], dtype: str) -> tuple[list[Tensor], Array, Array]:
     """The tensors A and `value` of A * 0.3 * 3, the array of A, and what a kernel makes of it."""
     A = te.placeholder((2000,), dtype, name="A")
