@@ -13,7 +13,6 @@ from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
-    Add,
     BinaryExpr,
     Call,
     Cast,
@@ -25,7 +24,6 @@ from autosched.tir.expr import (
     Mul,
     ProducerLoad,
     Reduce,
-    Sub,
 )
 from autosched.tir.walk import pre_order
 
@@ -100,14 +98,15 @@ def terms_of(op: ComputeOp) -> int:
     return math.prod([extent.value for extent in extents if isinstance(extent, IntImm)])
 
 
-def makes_integers(output: Tensor) -> bool:
+def makes_integers(output: Tensor, *, gpu: bool = False) -> bool:
     """Whether `output` depends on integers converted from floats that kernels round differently.
 
     Sums are rounded in the order of the loops, functions such as `exp` as their implementation
-    does, and a product and a sum may be fused, unless they are the converted expression itself.
+    does. A kernel for a `gpu` rounds bfloat16 and 8-bit floats where they go through memory.
+    Products and sums are not fused on the way to an integer (autosched/tir/jumps.py).
     """
     return any(
-        not _is_steady(cast.value, fused=False)
+        not _is_steady(cast.value, gpu)
         for op in behind(output)
         for cast in _casts(op)
         if cast.value.dtype.is_float and cast.dtype.is_integral
@@ -119,29 +118,25 @@ def _casts(op: ComputeOp) -> Iterator[Cast]:
         yield from (e for e in pre_order(body) if isinstance(e, Cast))
 
 
-def _is_steady(e: Expr, *, fused: bool) -> bool:
-    """Whether every kernel computes the same bits; `fused` says that mul and add may be fused."""
+def _is_steady(e: Expr, gpu: bool) -> bool:
+    """Whether every kernel computes the same bits."""
     for node in pre_order(e):
         if isinstance(node, Reduce) and _adds_up(node):
             return False
         if isinstance(node, Call) and node.dtype.is_float and node.op not in _EXACT_CALLS:
             return False
-        if fused and isinstance(node, Add | Sub) and node.dtype.is_float and _may_fuse(node):
-            return False
         if isinstance(node, ProducerLoad) and isinstance(node.producer.op, ComputeOp):
-            op = node.producer.op
-            if node.dtype.is_float and not all(_is_steady(b, fused=True) for b in op.body):
+            bodies = node.producer.op.body if node.dtype.is_float else ()
+            if gpu and node.dtype.is_storage_float and any(map(_computes, bodies)):
+                return False
+            if not all(_is_steady(body, gpu) for body in bodies):
                 return False
     return True
 
 
-def _may_fuse(e: Add | Sub) -> bool:
-    """Whether an operand is a product, or may be one once its stage is inlined."""
-    return any(
-        isinstance(side, Mul)
-        or (isinstance(side, ProducerLoad) and isinstance(side.producer.op, ComputeOp))
-        for side in (e.a, e.b)
-    )
+def _computes(body: Expr) -> bool:
+    """Whether the value of a statement may need rounding to its type."""
+    return any(_is_arithmetic(e) and e.dtype is body.dtype for e in pre_order(body))
 
 
 def _narrows(e: Cast) -> bool:

@@ -85,7 +85,7 @@ def _of_types(task: Task, output: Tensor) -> float:
     if not all(isinstance(op, ComputeOp | PlaceholderOp) for op in task.dag.ops):
         longest = max(terms_of(op) for op in task.dag.ops if isinstance(op, ComputeOp))
         return tolerance_of(output.dtype.numpy, longest)
-    if not output.dtype.is_float and not makes_integers(output):
+    if not output.dtype.is_float and not makes_integers(output, gpu=task.target.is_gpu):
         return 0.0
     found = roundings_of(*behind(output), tf32=task.target.tf32)
     kinds = found.computed or {output.dtype: 1}

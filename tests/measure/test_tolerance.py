@@ -98,7 +98,7 @@ def test_of_types_and_lengths_of_sums(args: dict[str, Any], least: float, most: 
         ("C[i] * s[i] + 3", False),  # not fused where it becomes an integer
         ("exp(s[i])", True),
         ("S[i] * 2", True),
-        ("P[i] * 2", True),  # a product and a sum, which may be fused
+        ("P[i] * 2", False),
         ("max(s[i], 2) / 3", False),
     ],
 )
@@ -115,3 +115,24 @@ def test_integers_made_of_floats_are_equal_unless_kernels_round_them_differently
     want = np.array([-3, 0, 100], np.int8)
     assert (compare("D", want + np.int8(1), want, allowed) is None) == inexact
     assert compare("D", want + np.int8(5), want, allowed) is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "inexact"),
+    [
+        ("X[i] + R[i]", True),
+        ("bfloat16(float32(X[i]) + float32(R[i]))", False),  # rounded in every kernel
+        ("max(X[i], R[i])", False),
+    ],
+)
+def test_kernels_for_gpus_round_bfloat16_where_it_goes_through_memory(
+    value: str, inexact: bool
+) -> None:
+    expr = f"H[i] = {value}; D[i] = int8(rint(H[i]))"
+    types = {"X": "bfloat16", "R": "bfloat16", "H": "bfloat16", "D": "int8"}
+    shapes = {"X": (9,), "R": (9,), "H": (9,)}
+    cpu, gpu = (
+        Task.from_expression(expr, shapes, dtype=types, target=target) for target in ("cpu", "cuda")
+    )
+    assert tolerance(cpu) == 0
+    assert (tolerance(gpu) > 0) == inexact
