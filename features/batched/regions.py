@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -254,9 +255,9 @@ def _span(
             (low, far, past), (more, further, also) = (
                 _span(nest, s, part, axes, surplus, root | ~apart) for part in (e.a, e.b)
             )
-            for slot in low.terms.keys() & more.terms.keys():  # b % 2 * 3 + b % 2 is b % 2 * 4
-                both = uses_slot(low.terms[slot]) & uses_slot(more.terms[slot])
-                forms.refuse(apart & both, SUM)
+            for slot in low.terms.keys() & more.terms.keys():
+                for pair in product(low.terms[slot], more.terms[slot]):
+                    forms.refuse(apart & _is_one_digit(*pair), SUM)
             for form in (low, more):
                 for slot, own in form.terms.items():
                     terms[slot] = terms.get(slot, ()) + masked(apart, own)
@@ -266,6 +267,16 @@ def _span(
         else:
             forms.refuse(apart, f"a part of a region at an index like {e!r}")
     return Form(terms, base), width, beyond
+
+
+def _is_one_digit(a: Term, b: Term) -> Flags:
+    """Where a sum of two terms of one loop is written as one: b % 2 * 3 + b % 2 is b % 2 * 4."""
+    both = (a.scale != 0) & (b.scale != 0)
+    found = both & (a.lower < b.upper) & (b.lower < a.upper)
+    for above, below in ((a, b), (b, a)):
+        follows = above.scale * below.lower == below.scale * above.lower
+        found |= both & (above.lower == below.upper) & follows
+    return found
 
 
 def _reaches_past(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> Flags:

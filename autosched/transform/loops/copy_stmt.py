@@ -75,7 +75,6 @@ def renamed(var: Var) -> Var:
 class _Copier:
     def __init__(self, table: Mapping[Var, Expr]) -> None:
         self._vars: dict[Var, Expr] = dict(table)
-        self._fresh: dict[Var, Var] = {}
         self._buffers: dict[Buffer, Buffer] = {}
         self._pointers: set[Var] = set()
         self._declared: set[Buffer] = set()
@@ -126,11 +125,12 @@ class _Copier:
         return map_expr_children(e, self.expr)
 
     def _bind(self, var: Var) -> Var:
-        new = self._vars[var] = self._fresh.setdefault(var, renamed(var))
+        new = self._vars[var] = renamed(var)
         return new
 
     def _bind_pointer(self, var: Var) -> Var:
         self._pointers.add(var)
+        self._buffers = {b: new for b, new in self._buffers.items() if b.data is not var}
         return self._bind(var)
 
     def _node(self, node: Var | Buffer) -> object:
