@@ -51,16 +51,15 @@ def copies(stmt: Stmt, tables: Sequence[Mapping[Var, Expr]]) -> list[Stmt]:
 
 def distinct_memory(stmt: Stmt) -> Stmt:
     """`stmt` in which no two allocations have one pointer: later ones and their code are copies."""
-    seen: set[Var] = set()
+    return _distinct(stmt, set())
 
-    def go(s: Stmt) -> Stmt:
-        if isinstance(s, Allocate):
-            if s.buffer_var in seen:
-                return copy_stmt(s, {})
-            seen.add(s.buffer_var)
-        return map_children(s, go)
 
-    return go(stmt)
+def _distinct(s: Stmt, seen: set[Var]) -> Stmt:
+    if isinstance(s, Allocate):
+        if s.buffer_var in seen:
+            return copy_stmt(s, {})
+        seen.add(s.buffer_var)
+    return map_children(s, partial(_distinct, seen=seen))
 
 
 def _binds(stmt: Stmt) -> bool:
