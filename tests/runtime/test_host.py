@@ -203,6 +203,26 @@ def test_strides_and_offsets_are_taken_from_the_array() -> None:
         loaded(STRIDED)(on(whole[::2], byte_offset=6), d)
 
 
+PADDED = """\
+def double[n: int32](S: Buffer((n, 4), int16, strides=(8, 1)), D: Buffer((n, 4), int16)):
+    S_1 = view(S, (n * 8,), int16)
+    D_1 = view(D, (n * 4,), int16)
+    for i in range(n):
+        for j in range(4):
+            D_1[i * 4 + j] = S_1[i * 8 + j] * int16(2)
+"""
+
+
+def test_the_stride_of_a_single_row_may_be_any() -> None:
+    for rows in (0, 1, 2):
+        whole, d = np.arange(rows * 8, dtype=np.int16).reshape(rows, 8), np.zeros((rows, 4), "i2")
+        loaded(PADDED)(whole[:, :4], d)
+        np.testing.assert_array_equal(d, whole[:, :4] * 2)
+        if rows > 1:
+            with pytest.raises(MeasureError, match=r"strides\[0\] has an .* constraint: 8 == "):
+                loaded(PADDED)(whole[:, :4].copy(), d)
+
+
 CALLS = """\
 def calls(A: Buffer((6,), float32), n: int32):
     call_packed("note", n, A[1], n == 2, "text", A, reinterpret(uint64(0), dtype=handle),

@@ -11,7 +11,7 @@ from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType, bool_, handle, int64
 from autosched.tir.expr import EQ, Call, Expr, IntImm, Var, pointer
-from autosched.tir.op import and_, cast, const, eq, if_then_else, mul, not_, or_, truncmod
+from autosched.tir.op import and_, cast, const, eq, if_then_else, le, mul, not_, or_, truncmod
 from autosched.tir.packed import ArgCode, Field, field_dtype, packed_dtype, type_fields
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import AssertStmt, AttrStmt, DeclBuffer, IfThenElse, LetStmt, Stmt, nop, seq
@@ -66,6 +66,9 @@ def is_null(e: Expr) -> Expr:
 def null() -> Expr:
     """The null pointer."""
     return Call(handle, "reinterpret", (const(0, DType("uint64")),))
+
+
+_NEVER = const(False, bool_)
 
 
 class Arguments:
@@ -162,14 +165,18 @@ class Arguments:
             self.checks.append(before(IfThenElse(not_(is_null(strides.data)), given)))
 
     def _strides(self, where: str, buffer: Buffer, shape: Buffer, strides: Buffer) -> None:
-        """Bind or check each stride; a DLTensor without strides is compact."""
+        """Bind or check each stride; a DLTensor without strides is compact.
+
+        Where an axis has at most one element, its stride moves nothing and may be any.
+        """
         compact: Expr = const(1, int64)
         for k in reversed(range(len(buffer.strides))):
             stride = buffer.strides[k]
             found = if_then_else(
                 is_null(strides.data), cast(stride.dtype, compact), cast(stride.dtype, strides[k])
             )
-            self._bind(stride, found, f"{where}.strides[{k}]")
+            alone = le(buffer.shape[k], const(1, buffer.shape[k].dtype))
+            self._bind(stride, found, f"{where}.strides[{k}]", alone)
             compact = mul(compact, shape[k])
 
     def _offset(self, where: str, param: Var, buffer: Buffer) -> None:
@@ -220,22 +227,23 @@ class Arguments:
         self._defined.add(var)
         self.definitions.append(let(var, value))
 
-    def _bind(self, wanted: Expr, found: Expr, where: str) -> bool:
+    def _bind(self, wanted: Expr, found: Expr, where: str, unless: Expr = _NEVER) -> bool:
         """Define `wanted` if it is a new variable, else require it to equal `found`.
 
-        Returns whether it was defined.
+        Returns whether it was defined. `unless` says when it need not be equal.
         """
         if isinstance(wanted, Var) and wanted not in self._defined:
             self._define(wanted, found)
             return True
-        self._require(wanted, found, where)
+        self._require(wanted, found, where, unless)
         return False
 
-    def _require(self, wanted: Expr, found: Expr, where: str) -> None:
+    def _require(self, wanted: Expr, found: Expr, where: str, unless: Expr = _NEVER) -> None:
         constant = isinstance(wanted, IntImm) and wanted.dtype.is_int
-        condition = EQ(found, wanted) if constant else EQ(wanted, found)
+        condition = or_(unless, EQ(found, wanted) if constant else EQ(wanted, found))
         message = f"Argument {where} has an unsatisfied constraint: {to_text(EQ(wanted, found))}"
-        self.checks.append(check(condition, message))
+        if not _is_true(condition):
+            self.checks.append(check(condition, message))
 
 
 def _is_true(condition: Expr) -> bool:
