@@ -82,6 +82,8 @@ _USUAL_TYPES: dict[str, DType] = {
     "tuple": handle,
 }
 
+_CLASSIFY = ("isnan", "isinf", "isfinite")  # true or false for each lane of their argument
+
 KEYWORDS = frozenset(
     re.findall(r"\w+", "and assert def else False for if in let None not or pass True while with")
 )
@@ -335,6 +337,8 @@ def call_dtype(op: str, args: tuple[Expr, ...]) -> DType | None:
     """The type of a call without `dtype=` in its text; None if there is no default."""
     if op in _USUAL_TYPES:
         return _USUAL_TYPES[op]
+    if op in _CLASSIFY and args:
+        return bool_.with_lanes(args[0].dtype.lanes)
     typical = 1 if op == "if_then_else" else 0
     return args[typical].dtype if len(args) > typical else None
 

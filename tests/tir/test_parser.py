@@ -37,6 +37,7 @@ from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.parser import ParseError, parse_expr, parse_func, parse_module
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import BufferStore, Evaluate, For, SeqStmt
+from autosched.tir.walk import all_exprs
 
 I, J, W, F = Var("i"), Var("j"), Var("w", "int64"), Var("f", "float32")
 A = decl_buffer((16, 16), name="A")
@@ -345,6 +346,14 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str) -> None:
     source, mark = caught.value.__notes__[0].split("\n")
     assert source == [*(HEAD + text).split("\n"), ""][line - 1]
     assert mark == " " * (column - 1) + "^"
+
+
+def test_classifications_of_floats_are_truth_values() -> None:
+    text = "A[0:4] = Select(isnan(A[0:4]) or isinf(A[4:8]), A[0:4], A[8:12])"
+    func = parse_func(f"def main(A: Buffer((16,), float32)):\n    {text}")
+    calls = [e for e in all_exprs(func.body) if isinstance(e, Call)]
+    assert {(e.op, e.dtype) for e in calls} == {(op, DType("boolx4")) for op in ("isnan", "isinf")}
+    assert text in str(func)
 
 
 def test_what_is_no_text_is_refused() -> None:
