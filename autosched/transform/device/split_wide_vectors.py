@@ -64,7 +64,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import direct_exprs, map_children
+from autosched.tir.walk import direct_exprs, free_vars, map_children
 from autosched.transform.device.alignment import WIDEST, is_aligned
 from autosched.transform.expressions.effects import loads_elsewhere
 from autosched.transform.expressions.facts import Facts
@@ -260,9 +260,7 @@ class _Splitter:
             case Shuffle():
                 return self._shuffled(e, k, loaded)
             case Let() if e.var.dtype.lanes > 1:
-                var = Var(e.var.name, e.var.dtype.element)
-                value = self._lane(e.value, k, loaded)
-                return Let(var, value, self._lane(e.body, k, {**loaded, (e.var, k): var}))
+                return self._let(e, k, loaded)
             case Var() if e in self.lanes:
                 return self.lanes[e][k]
             case Var() if e.dtype.lanes > 1:
@@ -274,6 +272,17 @@ class _Splitter:
         if isinstance(e, Call):
             return Call(e.dtype.element, e.op, tuple(lanes))
         return e.with_children(tuple(lanes))
+
+    def _let(self, e: Let, k: int, loaded: dict[tuple[Expr, int], Expr]) -> Expr:
+        """Lane k of a let of a vector, which binds a variable for each lane that the body uses."""
+        names = [Var(e.var.name, e.var.dtype.element) for _ in range(e.var.dtype.lanes)]
+        own: dict[tuple[Expr, int], Expr] = {(e.var, n): name for n, name in enumerate(names)}
+        body = self._lane(e.body, k, {**loaded, **own})
+        used = free_vars(body)
+        for n, name in reversed(list(enumerate(names))):
+            if name in used:
+                body = Let(name, self._lane(e.value, n, loaded), body)
+        return body
 
     def _shuffled(self, e: Shuffle, k: int, loaded: dict[tuple[Expr, int], Expr]) -> Expr:
         number = e.indices[k]
@@ -326,9 +335,12 @@ def _wide(s: BufferStore) -> bool:
 def _vectors_loaded(e: Expr) -> Iterator[Expr]:
     """The vector loads in `e` that are always executed, each once, in order.
 
-    `if_then_else(p, load, constant)` with one condition for all lanes counts as a load.
+    `if_then_else(p, load, constant)` with one condition for all lanes counts as a load. What needs
+    a variable that `e` binds is left out.
     """
     seen: set[Expr] = set()
+    found: list[Expr] = []
+    bound: set[Var] = set()
     stack = [e]
     while stack:
         node = stack.pop()
@@ -337,15 +349,18 @@ def _vectors_loaded(e: Expr) -> Iterator[Expr]:
         seen.add(node)
         if isinstance(node, BufferLoad):
             if node.dtype.lanes > 1:
-                yield node
+                found.append(node)
             continue
         if isinstance(node, Call) and node.op == "if_then_else":
             condition, load, other = node.args
             guarded = isinstance(load, BufferLoad) and node.dtype.lanes > 1
             if guarded and condition.dtype.lanes == 1 and isinstance(other, Broadcast):
-                yield node
+                found.append(node)
             continue
+        if isinstance(node, Let):
+            bound.add(node.var)
         stack.extend(reversed(node.children()))
+    return (load for load in found if bound.isdisjoint(free_vars(load)))
 
 
 def _part(index: Expr, start: int, width: int) -> Ramp | None:

@@ -149,6 +149,22 @@ def test_a_vector_variable_is_one_for_each_lane(same_result: Check) -> None:
     same_result(func, after, 3)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "B[0:4] = let j = n + 1 in A[j * 4:j * 4 + 4] * A[0:4]",
+        "B[0:4] = let v = A[0:4] in let j = n + 1 in v + A[j * 4:j * 4 + 4]",
+        "B[1] = let v = A[0:4] in shuffle([v], [2]) - shuffle([v], [1])",
+        "x: float32 = let v = A[0:4] in shuffle([v], [2])\nB[0:4] = broadcast(x, 4)",
+    ],
+)
+def test_what_a_let_expression_binds_stays_inside_of_it(statement: str, same_result: Check) -> None:
+    func = function(statement)
+    after = SplitWideVectors()(func)
+    assert only_whole_vectors(after)
+    same_result(func, after, 3)
+
+
 def test_the_lanes_of_a_variable_from_elsewhere_are_not_known() -> None:
     v = Var("v", DType("float32x4"))
     B = decl_buffer((64,), "float32", "B")
