@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -261,8 +262,9 @@ class PassContext:
     def run(self, info: PassInfo, fn: Callable[[Program], Program], program: Program) -> Program:
         """Call `fn(program)` under the instruments, which may veto a pass that is not required.
 
-        Raises ScheduleError if an integer divisor is 0 for all data, and ConfigError if `program`
-        is neither a PrimFunc nor an IRModule.
+        Raises ScheduleError if an integer divisor is 0 for all data or if the program is nested
+        more deeply than Python can follow, and ConfigError if `program` is neither a PrimFunc nor
+        an IRModule.
         """
         if not isinstance(program, PrimFunc | IRModule):
             raise ConfigError(f"{info.name}: expected a PrimFunc or IRModule, {found(program)}")
@@ -315,6 +317,12 @@ def _applied(info: PassInfo, fn: Callable[[Program], Program], program: Program)
         return fn(program)
     except ZeroDivisionError as error:  # of `x // (y - y)`, for example
         raise ScheduleError(f"{info.name}: {error}") from error
+    except RecursionError as error:
+        raise ScheduleError(
+            f"{info.name}: Python's recursion limit of {sys.getrecursionlimit()} calls is reached; "
+            "where statements (variables, checks of many arrays) or terms are nested so deeply, "
+            "make several functions of them, or raise it by sys.setrecursionlimit"
+        ) from error
 
 
 class _Stack(threading.local):

@@ -3,9 +3,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import nop
+from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.context import CONFIG_KEYS, PassContext, PassInfo, Program
 from autosched.transform.framework.instruments import BaseInstrument
 from autosched.transform.framework.passes import FunctionPass, ProgramT, Sequential
@@ -252,3 +254,10 @@ def test_an_inner_context_has_what_both_ask_for(func: PrimFunc) -> None:
     assert inner.setting("tir.disable_vectorize") and not inner.setting("tir.noalias")
     assert [type(each) for _, each in inner.setting("tir.add_lower_pass")] == [Mark, Late]
     assert outer.inner().instruments and not PassContext().inner().instruments
+
+
+def test_programs_that_are_nested_too_deeply_are_refused_in_words() -> None:
+    lines = "".join(f"    x{k}: float32 = A[{k}]\n    A[0] = x{k}\n" for k in range(3000))
+    func = parse_func(f"def main(A: Buffer((3000,), float32)):\n{lines}")
+    with pytest.raises(ScheduleError, match=r"Simplify: Python's recursion limit of \d+ calls"):
+        Simplify()(func)
