@@ -33,7 +33,7 @@ from autosched.tir.dtype import handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IterVar, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, AllocateConst, AttrStmt, For, ForKind, LetStmt, Stmt
-from autosched.tir.walk import free_vars, map_children, pre_order, rewrite_expr
+from autosched.tir.walk import all_exprs, free_vars, map_children, pre_order, rewrite_expr
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.function_target import is_host_function
 from autosched.transform.framework.passes import FunctionPass
@@ -55,7 +55,9 @@ class CombineContextCall(FunctionPass):
     name: ClassVar[str] = "CombineContextCall"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        return func.with_body(_Combine().func(func)) if is_host_function(func) else func
+        if not is_host_function(func) or not any(map(_is_context, all_exprs(func.body))):
+            return func
+        return func.with_body(_Combine().func(func))
 
 
 @dataclass
@@ -116,9 +118,9 @@ class _Combine:
         return map_children(s, body, lambda e: rewrite_expr(e, self._context))
 
     def _context(self, e: Expr) -> Expr | None:
-        if not isinstance(e, Call) or e.op != "tvm_thread_context":
+        if not _is_context(e):
             return None
-        (value,) = e.args
+        (value,) = e.children()
         if not value.dtype.is_handle:
             raise CompileError(f"CombineContextCall: a context is a handle, found {e!r}")
         if any(isinstance(part, BufferLoad) for part in pre_order(value)):
@@ -128,6 +130,10 @@ class _Combine:
         if var is None:
             var = scope.contexts[value] = Var("ctx_cache_", handle)
         return var
+
+
+def _is_context(e: Expr) -> bool:
+    return isinstance(e, Call) and e.op == "tvm_thread_context"
 
 
 def _binds(s: Stmt) -> Var | None:

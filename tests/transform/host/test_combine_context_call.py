@@ -165,6 +165,13 @@ def test_functions_that_are_not_the_hosts_stay() -> None:
     assert CombineContextCall()(kernel) is kernel
 
 
+def test_functions_without_contexts_stay_however_deep_they_are() -> None:
+    lines = "".join(f"    x{k}: int32 = A[{k}]\n    A[0] = x{k}\n" for k in range(1500))
+    head = 'def main(A: Buffer((1500,), int32)):\n    attrs(target="cpu")\n'
+    func = parse_func(head + lines)
+    assert CombineContextCall()(func) is func
+
+
 def test_a_context_is_a_handle() -> None:
     text = 'def main(n: int32):\n    attrs(target="cpu")\n    tvm_thread_context(n)'
     with pytest.raises(CompileError, match="a context is a handle"):
