@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
 from autosched.errors import ScheduleError
+from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.dtype import int32
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
@@ -55,7 +56,6 @@ from autosched.tir.walk import all_exprs, map_children, stmts
 from autosched.tir.warpgroup_matrix import WGMMA_PENDING, WGMMA_SUMS
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.storage.widen_allocate import widen_allocate
 
 KEY = "pragma_software_pipeline"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.errors import ScheduleError
+from autosched.tir.copy_stmt import copies
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import is_pure
@@ -28,7 +29,6 @@ from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import direct_exprs, map_children, pre_order, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copies
 from autosched.transform.storage.widen_allocate import widen_allocate
 
 _MAX_COPIES = 16

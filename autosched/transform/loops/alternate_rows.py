@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Mul, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import loads_in
@@ -47,7 +48,6 @@ from autosched.tir.walk import free_vars, map_children, pre_order
 from autosched.transform.expressions.effects import has_side_effect
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copy_stmt
 
 MOST = 512
 """Most sums in a nest: twice as many as a thread has registers for."""

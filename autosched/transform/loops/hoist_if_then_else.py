@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import Div, Expr, FloorDiv, FloorMod, IntImm, Mod
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
@@ -27,7 +28,6 @@ from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 
 _THREAD_KEYS = ("thread_extent", "virtual_thread")

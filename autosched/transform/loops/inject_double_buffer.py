@@ -8,6 +8,7 @@ from typing import ClassVar
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.constants import is_one, is_zero
+from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.dtype import bool_
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
@@ -29,7 +30,6 @@ from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import free_vars, map_children, stmts, substitute, unique_exprs
 from autosched.transform.framework.context import CONFIG_KEYS, PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.storage.widen_allocate import widen_allocate
 
 _KEY = "double_buffer_scope"

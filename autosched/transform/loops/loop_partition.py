@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import Call, Expr, IntImm, IterVar, Select, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, all_, lt, sub
@@ -33,7 +34,6 @@ from autosched.tir.walk import (
 from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.loops.known_conditions import (
     VALUES,
     KnownConditions,

@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.linear import sum_of
 from autosched.tir.op import add, const, floormod, mul
 from autosched.tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt, is_nop, nop, seq
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import map_children
-from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.loops.known_zeros import Residue
 
 

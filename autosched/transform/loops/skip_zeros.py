@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 from autosched.nest.loop_nest import InnerLoop, is_injective
+from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.dtype import int32
 from autosched.tir.expr import BufferLoad, Call, Expr, Select, Var
 from autosched.tir.function import PrimFunc
@@ -45,7 +46,6 @@ from autosched.tir.walk import all_exprs, free_vars, map_children, pre_order, re
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.loops.known_zeros import (
     Pattern,
     Residue,

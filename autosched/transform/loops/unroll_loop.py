@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
+from autosched.tir.copy_stmt import copies
 from autosched.tir.expr import BufferLoad, Call, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import POINTER_OFFSETS
@@ -25,7 +26,6 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copies
 from autosched.transform.loops.vector_copies import only_copies_vectors
 
 

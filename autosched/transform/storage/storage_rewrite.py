@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.copy_stmt import distinct_memory
 from autosched.tir.expr import BufferLoad, Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, DeclBuffer, For, Stmt
 from autosched.tir.walk import map_children, map_expr_children, map_exprs, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import distinct_memory
 from autosched.transform.storage.liveness import linear_access
 from autosched.transform.storage.pointer_vectors import vectorise_pointers
 from autosched.transform.storage.storage_plan import Block, plan_storage

@@ -44,6 +44,7 @@ from autosched.nest.plan import Planned, plan_reduction
 from autosched.nest.register_tile import unrolled_steps, whole_loops, window_of
 from autosched.nest.window import Window, statements
 from autosched.tir.buffer import Buffer
+from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import (
     Add,
     BinaryExpr,
@@ -76,7 +77,6 @@ from autosched.tir.substitute_stmt import map_stmt
 from autosched.tir.walk import free_vars, map_children, rewrite_expr
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.vector.apply_moves import planned_nests
 from autosched.transform.vector.border_tiles import inside_of, without_borders
 from autosched.transform.vector.describe_nest import can_fold

@@ -34,6 +34,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import BufferLoad
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
@@ -41,7 +42,6 @@ from autosched.tir.walk import map_children
 from autosched.transform.expressions.effects import has_side_effect, mentions
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.vector.first_values import first_value
 from autosched.transform.vector.reduction_nest import is_counted, is_reduction, match_nest
 

@@ -1,6 +1,7 @@
 import numpy as np
 
 from autosched.tir.buffer import decl_buffer
+from autosched.tir.copy_stmt import copies, copy_stmt, distinct_memory
 from autosched.tir.dtype import float32
 from autosched.tir.expr import BufferLoad, IntImm, Let, Var
 from autosched.tir.parser import parse_func
@@ -18,7 +19,6 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs, free_vars, stmts
-from autosched.transform.loops.copy_stmt import copies, copy_stmt, distinct_memory
 from kit.stmts import as_a
 
 A = decl_buffer((8,), "float32", "A")
