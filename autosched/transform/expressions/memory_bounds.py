@@ -66,6 +66,8 @@ class MemoryBounds:
             return False
         if buffer.dtype.value_bytes != memory.dtype.value_bytes:
             return False
+        if not load.indices:
+            return True
         *outer, last = load.indices
         ends = _ends(last)
         if ends is None or any(index.dtype.lanes > 1 for index in outer):

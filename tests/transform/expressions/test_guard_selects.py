@@ -24,7 +24,7 @@ N = 64
 CPU = cpu_target(threads=1)
 PARAMETERS = (
     "n: int32, A: Buffer((64,), float32), M: Buffer((4, 16), float32), S: Buffer((n,), float32), "
-    "B: Buffer((64,), float32)"
+    "Z: Buffer((), float32), B: Buffer((64,), float32)"
 )
 
 
@@ -37,6 +37,7 @@ def function_of(value: str, loop: str = "vectorized(64)") -> PrimFunc:
 STAYS = {
     "inside": "Select(0.0 < A[i], A[i], A[63 - i])",
     "inside of the memory": "Select(i < 8, M[1, i % 16 - 16], M[i // 32, 32])",
+    "the element of a tensor without axes": "Select(i < 8, Z[], 0.0)",
     "arithmetic": "Select(i < 8, float32(i) * 2.0, 0.0)",
     "under a guard": "if_then_else(1 <= i, Select(0.0 < A[i], A[i - 1], 0.0), 0.0)",
     "under the other side of a guard": "if_then_else(i < 1, 0.0, Select(i < 9, A[i - 1], 0.0))",
