@@ -24,7 +24,7 @@ from autosched.tir.stmt import (
     SeqStmt,
     Stmt,
 )
-from autosched.tir.walk import child_stmts, direct_exprs
+from autosched.tir.walk import child_stmts, direct_exprs, stmts
 
 # The position of each thread axis in names.LAUNCH, whose first entry is `is_gpu`.
 _THREADS = {
@@ -147,9 +147,10 @@ class Nest:
 
     def _let(self, stmt: LetStmt) -> None:
         self.env[stmt.var] = eval_bound(stmt.value, self.env)
-        if not self.loops:
+        if self.loops:
+            self.loops[-1].lets.append((stmt.var, stmt.value))
+        elif any(isinstance(inner, For) for inner in stmts(stmt.body)):
             raise ScheduleError(f"features: let {stmt.var.name} is outside all loops")
-        self.loops[-1].lets.append((stmt.var, stmt.value))
         self._note_loads(stmt.value)
         self._alone(stmt.body)
 

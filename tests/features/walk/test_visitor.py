@@ -66,9 +66,10 @@ def test_an_unknown_thread_axis_is_refused() -> None:
         walk(AttrStmt(axis, "thread_extent", IntImm(4), store()))
 
 
-def test_a_let_needs_a_loop() -> None:
+def test_a_let_needs_a_loop_around_it_if_one_is_inside() -> None:
     with pytest.raises(ScheduleError, match="let j is outside all loops"):
-        walk(LetStmt(j, IntImm(1), store(j)))
+        walk(LetStmt(j, IntImm(1), loop(i, 8, store(j))))
+    assert walk(LetStmt(j, IntImm(1), store(j))) == [([], 1, [], 0)]
 
 
 def test_allocations_are_told_with_their_extents() -> None:
