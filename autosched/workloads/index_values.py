@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from autosched.arith import Analyzer
 from autosched.errors import ConfigError
 from autosched.te.bounds.reads import Read, analyzer_of, range_of
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
+from autosched.tir.data import is_data
 from autosched.tir.dtype import int64
 from autosched.tir.expr import Cast, Expr, IntImm, ProducerLoad, Range, Var
 from autosched.tir.linear import linear
@@ -25,18 +28,17 @@ def index_values(tensors: Sequence[Tensor], *, drawn: bool = False) -> dict[Tens
     """
     values: dict[Tensor, range] = {}
     for read in reads_of(tensors):
-        constant, terms = linear(_of_integers(read.index))
-        inner = {t: c for t, c in terms.items() if isinstance(_bare(t), ProducerLoad)}
-        if not inner:
+        ends = (read.index,) * 2 if read.guarded and not drawn else _ends_of(read)
+        (low, beyond, below), (_, high, above) = (_parts(read, e) for e in ends)
+        if not below and not above:
             continue
-        rest = {t: c for t, c in terms.items() if t not in inner}
-        low, high = range_of(read.op, constant, rest)
-        last = read.size - 1
-        up = sum(c for c in inner.values() if c > 0)
-        down = -sum(c for c in inner.values() if c < 0)
-        least = max(0, -(low // up) if up else 0, -((last - high) // down) if down else 0)
+        room = read.size - 1 - high
+        (up, down), (rise, fall) = _factors(below), _factors(above)
+        least = max(0, -(low // up) if up else 0, -(room // fall) if fall else 0)
         most = min(
-            *([(last - high) // up] if up else []), *([low // down] if down else []), MAX_SIZE
+            MAX_SIZE,
+            room // rise if rise else (read.size - beyond) // up if up else MAX_SIZE,
+            low // down if down else MAX_SIZE,
         )
         if most < least and not read.guarded:
             raise ConfigError(
@@ -45,9 +47,7 @@ def index_values(tensors: Sequence[Tensor], *, drawn: bool = False) -> dict[Tens
             )
         if read.guarded and (not drawn or most < least):
             least, most = 0, max(most, 0)
-        for term in inner:
-            load = _bare(term)
-            assert isinstance(load, ProducerLoad)
+        for load in (*below, *above):
             known = values.get(load.producer, range(MAX_SIZE + 1))
             both = range(max(least, known.start), min(most + 1, known.stop))
             if not both and not read.guarded:
@@ -57,6 +57,45 @@ def index_values(tensors: Sequence[Tensor], *, drawn: bool = False) -> dict[Tens
                 )
             values[load.producer] = both or known
     return values
+
+
+def _ends_of(read: Read) -> tuple[Expr, Expr]:
+    """The smallest and the largest index, as far as axes decide whose domain is data.
+
+    An axis that is part of a term, as in `k % 2`, stays.
+    """
+    first: dict[Var, Expr] = {}
+    last: dict[Var, Expr] = {}
+    _, terms = linear(_of_integers(read.index))
+    for axis in read.op.reduce_axis:
+        assert axis.dom is not None, "te.reduce_axis has a domain"
+        var, low = axis.var, axis.dom.min
+        high = Analyzer().simplify(low + axis.dom.extent - 1)
+        inside = any(uses(t, (var,)) for t in terms if t is not var)
+        if var in terms and not inside and (is_data(low) or is_data(high)):
+            ends = low, high
+            first[var], last[var] = ends if terms[var] > 0 else ends[::-1]
+    return substitute(read.index, first), substitute(read.index, last)
+
+
+def _parts(read: Read, index: Expr) -> tuple[int, int, dict[ProducerLoad, int]]:
+    """The bounds of `index` without the elements that it adds up, and the factors of these."""
+    constant, terms = linear(_of_integers(index))
+    inner: Counter[ProducerLoad] = Counter()
+    rest: dict[Expr, int] = {}
+    for term, factor in terms.items():
+        load = _bare(term)
+        if isinstance(load, ProducerLoad):
+            inner[load] += factor
+        else:
+            rest[term] = factor
+    return *range_of(read.op, constant, rest), inner
+
+
+def _factors(inner: Mapping[ProducerLoad, int]) -> tuple[int, int]:
+    """The sums of the positive and of the negative factors, both as positive numbers."""
+    up, down = (sum(max(0, sign * c) for c in inner.values()) for sign in (1, -1))
+    return up, down
 
 
 def drawn_values(tensors: Sequence[Tensor]) -> dict[Tensor, range]:
@@ -72,24 +111,27 @@ def drawn_values(tensors: Sequence[Tensor]) -> dict[Tensor, range]:
     }
     for read in reads_of(tensors):
         variables: dict[ProducerLoad, Var] = {}
-        index = _of_variables(read.index, variables)
-        used = {load: v for load, v in variables.items() if uses(index, (v,))}
-        if not used or _stays(read, read.index, {}):
+        ends = _ends_of(read)
+        first, last = (_of_variables(e, variables) for e in ends)
+        used = {load: v for load, v in variables.items() if uses(first, (v,)) or uses(last, (v,))}
+        if not used or _stays(read, ends, {}):
             continue
         names = {load.producer for load in used}
         whole = [values.get(t, range(min(int(t.dtype.max_value), MAX_SIZE) + 1)) for t in names]
-        first, stop = max(each.start for each in whole), min(each.stop for each in whole)
-        inside = _those_inside(read, index, used.values(), range(first, stop))
-        if inside:
+        start, stop = max(each.start for each in whole), min(each.stop for each in whole)
+        inside = _those_inside(read, (first, last), used.values(), range(start, stop))
+        if any(0 < len(inside) < len(each) for each in whole):
             values.update(dict.fromkeys(names, inside))
     return values
 
 
-def _those_inside(read: Read, index: Expr, variables: Iterable[Var], values: range) -> range:
-    """The longest prefix of `values` that keeps `index` in bounds if all `variables` have them."""
+def _those_inside(
+    read: Read, ends: tuple[Expr, Expr], variables: Iterable[Var], values: range
+) -> range:
+    """The longest prefix of `values` that keeps `ends` in bounds if all `variables` have them."""
 
     def leads_outside(last: int) -> bool:
-        return not _stays(read, index, dict.fromkeys(variables, range(values.start, last + 1)))
+        return not _stays(read, ends, dict.fromkeys(variables, range(values.start, last + 1)))
 
     return values[: bisect_left(values, True, key=leads_outside)]
 
@@ -111,14 +153,14 @@ def _of_variables(e: Expr, variables: dict[ProducerLoad, Var]) -> Expr:
     return rewrite_expr(e, replaced)
 
 
-def _stays(read: Read, index: Expr, values: Mapping[Var, range]) -> bool:
-    """Whether `index` is in bounds for all `values` of its variables."""
+def _stays(read: Read, ends: tuple[Expr, Expr], values: Mapping[Var, range]) -> bool:
+    """Whether the index, from the first to the last of `ends`, is in bounds for all `values`."""
     analyzer = analyzer_of(read.op)
     for variable, each in values.items():
         least = IntImm(each.start, variable.dtype)
         analyzer.bind(variable, Range(least, IntImm(len(each), int64)))
-    low, high = analyzer.const_int_bound(index)
-    return low >= 0 and high < read.size
+    first, last = map(analyzer.const_int_bound, ends)
+    return first.min_value >= 0 and last.max_value < read.size
 
 
 def _of_integers(e: Expr) -> Expr:

@@ -127,3 +127,54 @@ def test_arithmetic_of_expressions_on_narrow_indices_does_not_wrap(
     place = index(where.astype(int))
     assert len(set(place.tolist())) > 3 and place.min() >= 0 and place.max() < size
     np.testing.assert_array_equal(task.reference([table, where])[0], table[place])
+
+
+Domain = Callable[[Tensor, Var], tuple[Expr | int, Expr | int]]
+
+
+def segments(domain: Domain, factor: int = 1, dtype: str = "int32") -> Tensor:
+    """Sums of every `factor`-th of 16 values, each over a `domain` that data decides."""
+    table = te.placeholder((16,), name="T")
+    lengths = te.placeholder((4,), dtype, name="L")
+
+    def body(i: Var) -> Expr:
+        k = te.reduce_axis(domain(lengths, i), "k")
+        found: Expr = te.sum(table[k.var.astype("int64") * factor], axis=k)
+        return found
+
+    found: Tensor = te.compute((3,), body, name="S")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("domain", "factor", "values"),
+    [
+        (lambda lengths, i: (0, lengths[i]), 1, range(17)),
+        (lambda lengths, i: (0, lengths[i].astype("int32") + 3), 1, range(14)),
+        (lambda lengths, i: (0, lengths[i]), 3, range(7)),
+        (lambda lengths, i: (lengths[i], lengths[i + 1]), 1, range(17)),
+        (lambda lengths, i: (lengths[i].astype("int32") - 2, 16), 1, range(2, 19)),
+        (lambda lengths, i: (0, lengths[i].astype("int32") // 2), 1, range(34)),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int16", "int32", "int64"])
+def test_ends_of_sums_stay_inside(domain: Domain, factor: int, values: range, dtype: str) -> None:
+    sums = segments(domain, factor, dtype)
+    assert [*drawn_values([sums]).values()] == [values]
+
+
+def test_any_value_may_decide_a_sum_that_is_cut_off() -> None:
+    assert drawn_values([segments(lambda lengths, i: (0, te.min(lengths[i], 16)))]) == {}
+
+
+def test_a_condition_keeps_a_sum_inside_for_any_end() -> None:
+    table, lengths = te.placeholder((16,), name="T"), te.placeholder((4,), "int32", name="L")
+
+    def body(i: Var) -> Expr:
+        k = te.reduce_axis((0, lengths[i]), "k")
+        found: Expr = te.sum(table[k.var], axis=k, where=k.var < 16)
+        return found
+
+    sums = te.compute((4,), body, name="S")
+    assert index_values([sums]) == {}
+    assert drawn_values([sums]) == {lengths: range(17)}

@@ -226,3 +226,20 @@ def test_a_condition_that_may_keep_a_read_inside(
     condition: Callable[[Var], Expr], index: Callable[[Var], Expr]
 ) -> None:
     check_reads("p", chosen(condition, index))
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+def test_reads_that_decide_the_length_of_a_sum(rows: int) -> None:
+    starts, values = te.placeholder((4,), "int32", name="P"), te.placeholder((9,), name="V")
+
+    def body(i: Var) -> Expr:
+        k = te.reduce_axis((starts[i], starts[i + 1]), "k")
+        found: Expr = te.sum(values[k.var], axis=k)
+        return found
+
+    sums = te.compute((rows,), body, name="S")
+    if rows == 3:
+        check_reads("p", [starts, values, sums])
+        return
+    with pytest.raises(ConfigError, match=r"S reads P at i \+ 1, elements 1\.\.4 of an axis of"):
+        check_reads("p", [starts, values, sums])

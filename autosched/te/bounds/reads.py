@@ -89,9 +89,16 @@ class Read:
 
 
 def reads_of(ops: Iterable[Operation]) -> Iterator[Read]:
-    """Every read by `ops`, one for each tensor axis of constant size."""
+    """Every read by `ops`, one for each tensor axis of constant size.
+
+    Those in the domains of reduction axes are read whatever the condition of the reduction.
+    """
     for op in ops:
         if isinstance(op, ComputeOp):
+            for axis in op.reduce_axis:
+                assert axis.dom is not None, "te.reduce_axis has a domain"
+                yield from _reads(op, axis.dom.min, ())
+                yield from _reads(op, axis.dom.extent, ())
             for body in op.body:
                 yield from _reads(op, body, ())
 
