@@ -31,6 +31,7 @@ from autosched.te.lowering.reduction_update import assignments
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import (
     Add,
     Call,
@@ -227,6 +228,8 @@ class _Maker:
                     self.buffers[base] = _buffer(stage.op.output(0), stage.origin_op.output(0).name)
             else:
                 raise UnsupportedError(f"an operation that is not a te.compute: {stage.op.name}")
+            if not all(iv.dom is None or is_zero(iv.dom.min) for iv in stage.op.root_iter_vars):
+                raise UnsupportedError("an axis that does not begin at 0")
 
     def plain(self, base: int) -> StageOps:
         stage = self.stage_of[base]

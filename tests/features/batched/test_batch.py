@@ -128,6 +128,20 @@ def test_what_the_arrays_have_no_rule_for_is_worked_out_one_by_one() -> None:
     assert [_bits(r) for r in rows] == [_bits(_one(task, s)) for s in ((), twice)]
 
 
+@pytest.mark.parametrize("features", ["ansor-0.19", "autosched-1"])
+def test_sums_that_do_not_begin_at_0_are_worked_out_one_by_one(features: str) -> None:
+    target = cpu_target(threads=2)
+    A, B = te.placeholder((8, 6), name="A"), te.placeholder((6, 8), name="B")
+    k = te.reduce_axis((1, 7), "k")
+    C = te.compute((8, 8), lambda i, j: te.sum(A[i, k - 1] * B[k - 1, j], axis=k), name="C")
+    dag = ComputeDAG([A, B, C])
+    found: Sequence[tuple[Step, ...]] = [(), *((SplitStep(2, 2, 6, (n,)),) for n in (2, 3))]
+    rows = batched_features(dag, target, features).rows_of(found)
+    assert [_bits(r) for r in rows] == [
+        _bits(rows_of_steps(dag, steps, target, features)) for steps in found
+    ]
+
+
 def test_no_steps_and_illegal_steps() -> None:
     task = Task.from_workload("matmul", target=cpu_target(threads=2), M=4, N=4, K=4)
     illegal = (SplitStep(99, 0, 4, (2,)),)
