@@ -32,6 +32,7 @@ from autosched.te.intrin.registry import instruction
 from autosched.te.intrin.warpgroup import is_of_warpgroup
 from autosched.te.operations.operation import CONST_TENSOR_ATTR
 from autosched.te.schedule.matrix_view import MatrixView, matrix_view, total
+from autosched.tir.constants import whole_number
 from autosched.tir.gpu import WARP
 from autosched.tir.warpgroup_matrix import ROWS_OF_WARP
 
@@ -103,7 +104,18 @@ def _condition(context: Context, state: State, stage_id: int) -> Decision:
         return Decision.SKIP
     if not fitting_instructions(context, state, stage_id):
         return Decision.SKIP
-    return Decision.APPLY
+    return Decision.APPLY if _is_read_whole(context, state, stage_id) else Decision.SKIP
+
+
+def _is_read_whole(context: Context, state: State, stage_id: int) -> bool:
+    """Whether every element of the stage is read: a fragment is stored as a whole."""
+    op = state.stages[stage_id].op
+    before = (stage for stage in context.dag.infer_bound_of(()).stages if stage.op is op)
+    needed = next(before, None)
+    return needed is None or all(
+        iv.dom is None or whole_number(iv.dom.extent) == it.extent
+        for it, iv in zip(needed.iters, op.root_iter_vars, strict=True)
+    )
 
 
 def _apply(context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:

@@ -101,6 +101,20 @@ def test_where_it_applies(make: Any) -> None:
     assert not with_tensor_cores(SearchSpace.of(context).sketches)
 
 
+@pytest.mark.parametrize(("column", "applies"), [("1", False), ("2*j", False), ("63-j", True)])
+def test_products_of_which_a_part_is_read_have_no_tensor_cores(column: str, applies: bool) -> None:
+    """Fragments are stored as a whole, and elements that nobody reads have no memory."""
+    width = 64 if applies else 32
+    text = f"C[i,j] = sum(k, float32(A[i,k]) * float32(B[k,j])); D[i,j] = C[i,{column}] * 2.0"
+    shapes = {"A": (64, 64), "B": (64, 64), "C": (64, 64), "D": (64, width)}
+    dtype = {"A": "float16", "B": "float16"}
+    task = Task.from_expression(text, shapes, dtype=dtype, target=make_target("cuda"))
+    space = SearchSpace(task)
+    assert bool(with_tensor_cores(space.sketches)) == applies
+    for steps in space.sample(np.random.default_rng(0), 6):
+        cuda_source(task.dag, steps, task.target)
+
+
 def test_products_before_transforms_are_not_rounded_to_tf32() -> None:
     """44 of 54 such candidates of a Winograd convolution were wrong beyond its tolerance."""
     sizes: dict[str, Any] = {"N": 1, "H": 8, "W": 8, "CI": 8, "CO": 8}
