@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,14 @@ def copied_processes() -> Iterator[None]:
     """Workers that tests start here have their imports done."""
     with copies():
         yield
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT is heeded, also by tests in the background of a shell, which starts them without."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
 
 
 @pytest.fixture

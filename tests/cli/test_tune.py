@@ -270,6 +270,7 @@ def test_several_tasks_share_what_a_run_has_once(
     assert run("a.yaml", "b.yaml", *given)[0] == 0
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("several", [False, True])
 def test_an_interrupt_while_the_model_is_made_takes_effect_at_once(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path, several: bool

@@ -1,7 +1,6 @@
 """The reference is computed once, before anything is measured, and cannot hold up a run."""
 
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,13 +130,10 @@ def test_without_checks_it_is_not_called() -> None:
     assert calls() == []
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_it(measurer: Measurer) -> None:
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with fresh(), pytest.raises(KeyboardInterrupt):
-            measurer.reference(task_with("interrupts"))
-    finally:
-        signal.signal(signal.SIGINT, earlier)
+    with fresh(), pytest.raises(KeyboardInterrupt):
+        measurer.reference(task_with("interrupts"))
     (result,) = measurer.measure(task_with("good"), [()])
     assert result.checked, result.failure
 

@@ -167,6 +167,7 @@ def test_an_interrupt_returns_what_there_is(
     assert (result.interrupted, len(result.records)) == (True, 2)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_interrupt_while_sketches_are_made_takes_effect_at_once(
     quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path, count: int
@@ -219,11 +220,11 @@ def test_an_interrupt_while_the_model_is_loaded_returns_the_best_known(
     assert len(read_log(tmp_path / "a.jsonl").records) == 8
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_processes_end_loses_nothing(
     quick: Callable[..., Tuned], task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second Ctrl-C of somebody impatient."""
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     closed = []
 
     def close(self: StubMeasurer, *_: None) -> None:
@@ -231,22 +232,19 @@ def test_an_interrupt_while_processes_end_loses_nothing(
         closed.append(self)
 
     monkeypatch.setattr("kit.measurer.StubMeasurer.__exit__", close)
-    try:
-        result = quick(task)
-    finally:
-        signal.signal(signal.SIGINT, earlier)
+    result = quick(task)
     assert closed
     assert result.interrupted
     assert len(result.records) == 8
     assert result.best.seconds > 0
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("moment", ["ended", "raced"])
 def test_an_interrupt_between_the_parts_of_a_run_loses_nothing(
     quick: Callable[..., Tuned], tasks: list[Task], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Right after the last round it threw away what the run had found."""
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     objective = Session._objective
     calls = []
 
@@ -257,10 +255,7 @@ def test_an_interrupt_between_the_parts_of_a_run_loses_nothing(
         return objective(self, results)
 
     monkeypatch.setattr(Session, "_objective", interrupted)
-    try:
-        result = quick(tasks[0])
-    finally:
-        signal.signal(signal.SIGINT, earlier)
+    result = quick(tasks[0])
     assert calls == [1, 1]
     assert result.interrupted == (moment == "raced")  # in a race it ends the race alone
     assert len(result.records) == 8 and result.best.seconds > 0
