@@ -272,7 +272,7 @@ def _span(
 def _is_one_digit(a: Term, b: Term) -> Flags:
     """Where a sum of two terms of one loop is written as one: b % 2 * 3 + b % 2 is b % 2 * 4."""
     both = (a.scale != 0) & (b.scale != 0)
-    found = both & (a.lower < b.upper) & (b.lower < a.upper)
+    found: Flags = both & (a.lower < b.upper) & (b.lower < a.upper)
     for above, below in ((a, b), (b, a)):
         follows = above.scale * below.lower == below.scale * above.lower
         found |= both & (above.lower == below.upper) & follows
