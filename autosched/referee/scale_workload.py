@@ -147,6 +147,8 @@ def _smallest(
     dag = _with(task, args).dag
     now = _lengths(dag)
     expected = _lines(task, args, name)
+    if expected.keys() == now.keys() and not any(step for _, step in expected.values()):
+        return value  # such as a seed, or a number that elements are compared with
     for candidate in range(1, value):
         if not all(limits[a].allows(n + step * candidate) for a, (n, step) in expected.items()):
             continue

@@ -88,6 +88,25 @@ def test_functions_of_a_file_are(tmp_path: Path) -> None:
     assert found[0].workload.to_json()["args"] == {"N": 2}
 
 
+def test_arguments_that_are_no_sizes_stay(tmp_path: Path) -> None:
+    """Every number below a seed was tried, for minutes."""
+    file = tmp_path / "plus.py"
+    file.write_text(
+        "from pathlib import Path\n"
+        "from autosched import te\n"
+        "def plus(N, number):\n"
+        "    with Path(__file__).with_name('calls').open('a') as calls:\n"
+        "        calls.write('.')\n"
+        "    A = te.placeholder((N,), name='A')\n"
+        "    return A, te.compute((N,), lambda i: A[i] + number, 'B')\n"
+    )
+    workload = {"python": f"{file}:plus", "args": {"N": 8, "number": 500}}
+    found = scaled(Task.from_json_workload(workload, "cuda"), ())
+    assert found is not None
+    assert found[0].workload.to_json()["args"] == {"N": 2, "number": 500}
+    assert len((tmp_path / "calls").read_text()) < 50
+
+
 def test_expressions_are_not_scaled() -> None:
     task = Task.from_expression("B[i] = A[i] * 2", {"A": [512]}, target="cuda")
     assert scaled(task, ()) is None
