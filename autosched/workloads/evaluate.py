@@ -296,9 +296,8 @@ class _Grid:
             case Call("likely", (condition,)):
                 return self(condition)
             case Call("shift_left" | "shift_right" as name, (a, b)):
-                count = self(b) & _integer(e.dtype)(
-                    e.dtype.bits - 1
-                )  # modulo the bits, as in kernels
+                all_bits = _integer(e.dtype)(e.dtype.bits - 1)
+                count = self(b) & all_bits  # modulo the bits, as in kernels
                 return _wrapped(np.asarray(CALLS[name](self(a), count)), e.dtype)
             case Call("popcount" | "clz" as name, (a,)):
                 return np.asarray(integer_call(name, a.dtype, int64, self(a)))
