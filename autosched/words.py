@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
+from collections.abc import Container
 
 
 def count(number: int, noun: str) -> str:
     """A number with its noun: `1 record`, `2 records`, `2 sketches`."""
     ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
     return f"{number} {noun}{ending}"
+
+
+def numbered(name: str, taken: Container[str]) -> str:
+    """`name` with the least number behind it that makes it none of `taken`: `A_1`, `A_2`."""
+    return next(each for k in itertools.count(1) if (each := f"{name}_{k}") not in taken)
 
 
 def shortened(text: str, most: int, end: str = "...") -> str:

@@ -23,7 +23,9 @@ _Machine = tuple[bool, object]  # (whether it is this machine, what tells other 
 class Summary:
     """Counts records of one task and keeps the best ones, of this machine and of all others."""
 
-    def __init__(self, task: dict[str, Any]) -> None:
+    def __init__(self, task: dict[str, Any], usable: Callable[[Record], bool]) -> None:
+        """`usable` as for `best_of`."""
+        self._usable = usable
         self._task = task
         self._records = 0
         self._valid = 0
@@ -35,23 +37,16 @@ class Summary:
         self._machines: dict[tuple[int, int], tuple[_Machine, Any]] = {}
 
     def add(
-        self,
-        number: int,
-        found: Record | Glance,
-        environments: Mapping[str, Mapping[str, Any]],
-        usable: Callable[[Record], bool],
+        self, number: int, found: Record | Glance, environments: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Add record `number` of the file; `environments` are those read so far.
-
-        `usable` as for `best_of`.
-        """
+        """Add record `number` of the file; `environments` are those read so far."""
         if not isinstance(found, Glance):
-            self._add(number, found, environments, usable)
+            self._add(number, found, environments)
         elif self._is_slower(found, environments):
             self._records += 1
             self._valid += 1
         else:
-            self._add(number, found.whole(), environments, usable)
+            self._add(number, found.whole(), environments)
 
     def _is_slower(self, found: Glance, environments: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether the record is only counted: one measured on the same CPU is at least as fast."""
@@ -74,11 +69,7 @@ class Summary:
         return known[0]
 
     def _add(
-        self,
-        number: int,
-        record: Record,
-        environments: Mapping[str, Mapping[str, Any]],
-        usable: Callable[[Record], bool],
+        self, number: int, record: Record, environments: Mapping[str, Mapping[str, Any]]
     ) -> None:
         result = record.result
         again = is_race(record)
@@ -98,7 +89,7 @@ class Summary:
             if result.cache_flush > before.result.cache_flush:
                 return
             before = None
-        if takes_over(record, before) and usable(record):
+        if takes_over(record, before) and self._usable(record):
             self._fastest[machine] = record
             entry = {
                 "index": number,

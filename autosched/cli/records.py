@@ -92,8 +92,8 @@ def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) 
     for number, record in enumerate(glances(source, contents, keys), 1):
         key = record.task["key"]
         if key not in summaries:
-            summaries[key] = Summary(record.task)
-        summaries[key].add(number - 1, record, contents.environments, usable)
+            summaries[key] = Summary(record.task, usable)
+        summaries[key].add(number - 1, record, contents.environments)
     tell_problems(source, contents, warning)
     usable.tell(source, warning)
     tell_unused(keys)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ from autosched.tir.undefined import buffers_in
 from autosched.tir.walk import all_exprs
 from autosched.transform.device.alignment import is_aligned
 from autosched.transform.device.thread_sync import kernels
+from autosched.words import numbered
 
 Array = np.ndarray[Any, Any]
 
@@ -150,7 +150,7 @@ def _named_apart(func: PrimFunc) -> PrimFunc:
     table: dict[Buffer, Buffer] = {}
     for buffer in func.buffers:
         if names[buffer.name] > 1:
-            name = next(f"{buffer.name}_{k}" for k in count(1) if f"{buffer.name}_{k}" not in names)
+            name = numbered(buffer.name, names)
             names[name] += 1
             table[buffer] = buffer.with_(name=name)
     if not table:

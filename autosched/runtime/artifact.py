@@ -7,7 +7,7 @@ import keyword
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, exprs_with
 from autosched.tir.stmt import BufferStore, Evaluate
 from autosched.tir.walk import pre_order, stmts
-from autosched.words import count
+from autosched.words import count, numbered
 
 _FAMILY = b"ASCPU"
 _MAGIC = _FAMILY + b"002"
@@ -169,19 +169,20 @@ def params_of(func: PrimFunc, written: set[Var]) -> tuple[ParamSpec, ...]:
     Raises CompileError for a pointer without a buffer and for an array with strides.
     """
     names = _size_names(func)
-    params = [_param(func, var, written, names) for var in func.params]
-    all_names = {p.name for p in params}
+    return tuple(_named_apart([_param(func, var, written, names) for var in func.params]))
+
+
+def _named_apart(params: Sequence[ParamSpec]) -> Iterator[ParamSpec]:
+    """The parameters, of which arrays have names that no parameter before them and no size has."""
+    every = {p.name for p in params}
     taken = {p.name for p in params if p.shape is None}
-    for place, p in enumerate(params):
-        if p.shape is None:
-            continue
-        name, count = p.name, 0
-        while name in taken or (count and name in all_names):
-            count += 1
-            name = f"{p.name}_{count}"
-        taken.add(name)
-        params[place] = replace(p, name=name)
-    return tuple(params)
+    for p in params:
+        if p.shape is not None:
+            name = numbered(p.name, every) if p.name in taken else p.name
+            every.add(name)
+            taken.add(name)
+            p = replace(p, name=name)
+        yield p
 
 
 def _size_names(func: PrimFunc) -> dict[Var, str]:

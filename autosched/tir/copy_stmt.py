@@ -124,7 +124,8 @@ class _Copier:
         return map_expr_children(e, self.expr)
 
     def _bind(self, var: Var) -> Var:
-        new = self._vars[var] = renamed(var)
+        new = renamed(var)
+        self._vars[var] = new
         return new
 
     def _bind_pointer(self, var: Var) -> Var:

@@ -137,8 +137,8 @@ def test_a_summary_is_the_same_either_way(tmp_path: Path, seed: int) -> None:
     path.write_text("".join(lines))
     found = []
     for read in (stream_log, glances):
-        contents, summary = LogContents(), Summary(TASK)
+        contents, summary = LogContents(), Summary(TASK, Applying())
         for number, record in enumerate(read(path, contents)):
-            summary.add(number, record, contents.environments, Applying())
+            summary.add(number, record, contents.environments)
         found.append(json.dumps([summary.to_json(), contents.problems]))
     assert found[0] == found[1]

@@ -13,7 +13,9 @@ from autosched.arith import Analyzer, ConstIntBound
 from autosched.arith.const_int_bound import NEG_INF, POS_INF
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import LetStmt
 from autosched.tir.walk import free_vars
+from autosched.transform.expressions.effects import is_lasting
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -73,6 +75,11 @@ class Facts:
             self.analyzer.bind(var, value, override=True)
         elif known:
             self.analyzer.update_bound(var, ConstIntBound(NEG_INF, POS_INF))
+
+    def enter(self, s: LetStmt) -> None:
+        """Bind the variable of a let: to its value if that is an integer that lasts."""
+        lasts = s.value.dtype.is_int and is_lasting(s.value)
+        self.define(s.var, s.value if lasts else None)
 
     def _forget(self) -> None:
         """Clear the caches, because a variable has been bound again."""

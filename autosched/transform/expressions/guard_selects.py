@@ -80,8 +80,7 @@ class _Guard:
             case AttrStmt(IterVar() as iv) if s.key in _THREAD_KEYS:
                 self.facts.bind(iv.var, const(0, iv.var.dtype), s.value)
             case LetStmt():
-                plain = s.value.dtype.is_int and is_lasting(s.value)
-                self.facts.define(s.var, s.value if plain else None)
+                self.facts.enter(s)
             case IfThenElse():
                 return self._if(s)
             case Allocate() | BufferRealize():

@@ -129,8 +129,7 @@ class _Lower:
         elif isinstance(s, AttrStmt) and s.key in _THREAD_KEYS:
             self.facts.bind(s.node.var, const(0, s.node.var.dtype), s.value)
         elif isinstance(s, LetStmt):
-            plain = s.value.dtype.is_int and is_lasting(s.value)
-            self.facts.define(s.var, s.value if plain else None)
+            self.facts.enter(s)
         elif isinstance(s, IfThenElse):
             return self._if(s)
         return map_children(s, self.stmt, self.expr)
