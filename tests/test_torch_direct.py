@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import autosched.torch  # noqa: E402
+from autosched.runtime.parallel import on_workers  # noqa: E402
 from autosched.runtime.sequence import sequence  # noqa: E402
 from autosched.torch import sequences  # noqa: E402
 from kit.torch_models import (  # noqa: E402
@@ -83,6 +84,23 @@ def test_what_pytorch_computes_stands_between_two_calls(made: list[int]) -> None
     fast = agree(model, *drawn((3, 6)))
     assert made == [1, 2]
     assert [r.operation for r in fast.report.left_out] == ["cumsum"]
+
+
+def test_a_model_of_kernels_alone_leaves_pytorchs_threads_asleep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Any] = []
+
+    def noted(call: Any) -> Any:
+        found.append(call)
+        return on_workers(call)
+
+    monkeypatch.setattr("autosched.torch.direct.on_workers", noted)
+    agree(filled(Calls(lambda layer, x: layer(x).view(-1), nn.Linear(6, 8))), *drawn((3, 6)))
+    assert len(found) == 1
+    model = Calls(lambda layer, x: torch.cumsum(layer(x), 1), nn.Linear(6, 8))
+    agree(filled(model), *drawn((3, 6)))
+    assert len(found) == 1
 
 
 def test_an_operator_that_takes_tensors_by_name_only() -> None:

@@ -160,6 +160,7 @@ def load_object(
 SYMBOLS = (
     "autosched_parallel_launch",
     "autosched_pool",
+    "autosched_team",
     "autosched_worker",
     "autosched_wake_all",
     "autosched_pool_try_lock",
@@ -172,20 +173,21 @@ SYMBOLS = (
 )
 
 
-def runtime_ir() -> str:
-    """The assembly text of the native runtime for this machine."""
+def runtime_ir(with_teams: bool = False) -> str:
+    """The assembly text of the native runtime for this machine; see `pool_ir`."""
     kind = processor()
     futex = _FUTEX_NUMBERS.get(kind) if sys.platform == "linux" else None
     sleep = _SLEEP_ELSEWHERE if futex is None else _SLEEP_LINUX.replace("FUTEX", str(futex))
     nothing = "define private void @run.relax() alwaysinline {\n  ret void\n}\n"
     own = _PAUSE.get(kind, nothing) + sleep + float_mode_ir(kind)
-    return own + pool_ir() + WORKSPACE_IR + _TIMER_IR + CALL_IR
+    return own + pool_ir(with_teams) + WORKSPACE_IR + _TIMER_IR + CALL_IR
 
 
 @lru_cache(maxsize=1)
 def runtime_library() -> Library:
     """The native runtime of this process, compiled on first use (about 20 ms)."""
-    return load_object(compile_object(runtime_ir(), cpu_target(1), "light"), SYMBOLS)
+    text = runtime_ir(with_teams=True)
+    return load_object(compile_object(text, cpu_target(1), "light"), SYMBOLS)
 
 
 def kernel_imports() -> dict[str, int]:

@@ -4,6 +4,7 @@ A launch takes less than a microsecond while the workers spin. Idle workers slee
 kernel after 25 to 50 microseconds and use no CPU time. The process has one pool. A loop that is
 launched while another one runs (by a nested call or another Python thread) runs serially in its
 caller. After a fork, the child starts without workers and starts its own when it first needs them.
+Where a process computes with the threads of OpenMP, too, loops may run on those (`borrow`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
 from autosched.cpu_cores import usable_cores
 from autosched.errors import MeasureError
@@ -23,11 +25,22 @@ from autosched.runtime.native import runtime_library
 from autosched.runtime.parallel_ir import (
     EPOCH_OFFSET,
     LAUNCHER_OFFSET,
+    LINE_BYTES,
+    LINES_OFFSET,
     POOL_BYTES,
     STOP_OFFSET,
     THREADS_OFFSET,
 )
+from autosched.runtime.team_ir import DECLINED_OFFSET, MEMBER_OFFSET
 from autosched.target import MAX_THREADS
+
+
+class Team(NamedTuple):
+    """The functions of an OpenMP runtime that loops run on its threads with, by address."""
+
+    parallel: int
+    thread_num: int
+    max_threads: int
 
 
 class WorkerPool:
@@ -37,6 +50,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._size = 1
+        self._forked = False
 
     @property
     def size(self) -> int:
@@ -65,8 +79,25 @@ class WorkerPool:
         """Whether the calling thread runs a share of a parallel loop, which called Python."""
         own = threading.get_ident()
         pool = runtime_library().addresses["autosched_pool"]
-        launcher = ctypes.c_uint64.from_address(pool + LAUNCHER_OFFSET).value
-        return own == launcher or any(thread.ident == own for thread in self._threads)
+        lines = range(LINES_OFFSET + MEMBER_OFFSET, POOL_BYTES, LINE_BYTES)
+        words = [LAUNCHER_OFFSET, *lines[1 : self._size]]
+        if any(ctypes.c_uint64.from_address(pool + word).value == own for word in words):
+            return True
+        return any(thread.ident == own for thread in self._threads)
+
+    def borrow(self, team: Team) -> None:
+        """Run loops on the threads of an OpenMP runtime that this process uses as well.
+
+        Only loops of as many threads as it has. The child of a fork does not: it lacks the threads
+        that the runtime takes to be there, and would wait for them without end.
+        """
+        if not self._forked:
+            with self._lock, self._quiet():
+                self._set_team(team)
+
+    def _set_team(self, team: Team) -> None:
+        words = ctypes.c_size_t * len(team)
+        words.from_address(runtime_library().addresses["autosched_team"])[:] = list(team)
 
     @contextmanager
     def _quiet(self, patience: float = math.inf) -> Iterator[None]:
@@ -135,10 +166,11 @@ class WorkerPool:
     def _forget(self) -> None:
         # The child of a fork has no workers, and the locks may be in any state.
         self._lock = threading.Lock()
-        self._threads, self._size = [], 1
+        self._threads, self._size, self._forked = [], 1, True
         if runtime_library.cache_info().currsize:
             addresses = runtime_library().addresses
             ctypes.memset(addresses["autosched_pool"], 0, POOL_BYTES)
+            self._set_team(Team(0, 0, 0))
             ctypes.CFUNCTYPE(None)(addresses["autosched_workspace_forget"])()
 
 
@@ -160,6 +192,32 @@ def default_threads() -> int:
     """AUTOSCHED_NUM_THREADS if it is set to a positive number, otherwise the usable cores."""
     text = os.environ.get("AUTOSCHED_NUM_THREADS", "")
     return int(text) if text.isdecimal() and int(text) > 0 else min(usable_cores(), MAX_THREADS)
+
+
+def borrow_team(team: Team) -> None:
+    """Run the loops of the process's pool on the threads of a team, as `WorkerPool.borrow` says."""
+    _pool.borrow(team)
+
+
+def on_workers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, whose loops run on the pool's own workers although there is a team.
+
+    Where nothing else has the team's threads look for work, workers are as fast, and need not wait
+    for a thread that another program keeps from its core. Loops that other threads launch meanwhile
+    may run on the workers, too.
+    """
+    word = ctypes.c_int32.from_address(
+        runtime_library().addresses["autosched_team"] + DECLINED_OFFSET
+    )
+
+    def call(*args: Any) -> Any:
+        word.value = 1
+        try:
+            return function(*args)
+        finally:
+            word.value = 0
+
+    return call
 
 
 def ensure_pool(threads: int | None = None) -> WorkerPool:

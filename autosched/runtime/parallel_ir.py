@@ -14,6 +14,7 @@ The pool is one global. Words that different threads write are on separate cache
 | 384 | stop: 1 when workers must return | Python |
 | 448 + 64 t | next: the first iteration of thread t's share not yet taken | all |
 | 456 + 64 t | where thread t was last seen: its processor plus one | thread t |
+| 464 + 64 t | the thread of a team (`team_ir.py`) in share t, as pthread_self has it; else 0 | it |
 
 A thread takes its own share in eighths, and then what is left of the others' shares. So a core that
 is busy with something else delays a loop little, while each thread's data stays in its cache from
@@ -27,13 +28,16 @@ pause takes as long as Intel's); the launcher spins twenty times as long for its
 from __future__ import annotations
 
 from autosched.runtime.processors_ir import MASK_BYTES, processors_ir
+from autosched.runtime.team_ir import LAUNCH_BY_TEAM, TEAM_IR
 from autosched.target import MAX_THREADS
 
-POOL_BYTES = 448 + 64 * MAX_THREADS
 THREADS_OFFSET = 160
 EPOCH_OFFSET = 0
 STOP_OFFSET = 384
 LAUNCHER_OFFSET = 168
+LINES_OFFSET = 448
+LINE_BYTES = 64
+POOL_BYTES = LINES_OFFSET + LINE_BYTES * MAX_THREADS
 
 WORKER_SPINS = 1000
 LAUNCHER_SPINS = 20000
@@ -160,6 +164,8 @@ words:
   %more = icmp ult i64 %t1, %wide
   br i1 %more, label %words, label %start
 start:
+BY_TEAM
+workers:
   %where = call i32 @run.note_processor(i64 0)
   %closed = atomicrmw or ptr %pmembers, i32 1073741824 seq_cst
   %old = atomicrmw add ptr @autosched_pool, i32 1 seq_cst
@@ -312,12 +318,14 @@ return:
 """
 
 
-def pool_ir() -> str:
-    """The pool's functions.
+def pool_ir(with_teams: bool = False) -> str:
+    """The pool's functions; `with_teams`, loops may run on the threads of an OpenMP runtime.
 
     They call run.relax, run.futex_wait, run.futex_wake, run.float_mode and run.use_float_mode.
     """
-    text = _SHARE + processors_ir() + _LAUNCH + _WORKER
+    by_team = LAUNCH_BY_TEAM if with_teams else "  br label %workers\n"
+    text = _SHARE + processors_ir() + _LAUNCH.replace("BY_TEAM\n", by_team) + _WORKER
+    text += TEAM_IR if with_teams else ""
     constants = {
         "POOL_BYTES": POOL_BYTES,
         "LAUNCHER_SPINS": LAUNCHER_SPINS,

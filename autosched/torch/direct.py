@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
+from autosched.runtime.parallel import on_workers
 from autosched.runtime.sequence import can_be_step
 from autosched.torch.registry import NAMESPACE, kernel_for
 from autosched.torch.sequences import Called, Recorded, with_sequences, writes
@@ -52,8 +54,17 @@ class Direct:
         found = recorder.run(*inputs)
         with self._lock:
             if self._known.code is not code:
-                self._known = _Known(code, with_sequences(graph, recorder.recorded))
+                self._known = _Known(code, _with_kernels(graph, recorder.recorded))
         return found
+
+
+def _with_kernels(graph: Any, recorded: Recorded) -> Callable[..., Any]:
+    """The call of a graph. PyTorch's threads have work only where PyTorch computes part of it."""
+    call = with_sequences(graph, recorded)
+    own = recorded.kernels.keys() | recorded.views.keys()
+    others = [node for node in graph.graph.nodes if node.op.startswith("call_")]
+    mixed = any(n not in own and n.target is not operator.getitem for n in others)
+    return call if mixed else on_workers(call)
 
 
 def _is_watched() -> bool:

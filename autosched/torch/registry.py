@@ -20,6 +20,7 @@ from autosched.session.load_best import best_kernels
 from autosched.session.tuned import Tuned, TunedKernel, TunedTask
 from autosched.task import Task
 from autosched.torch.operator import Operator
+from autosched.torch.threads import share_threads
 
 NAMESPACE = "autosched"
 
@@ -198,6 +199,7 @@ def _add(name: str, task: Task, kernel: CpuKernel, *, copy: bool) -> str:
 
 
 def _define(name: str, operator: Operator, params: Sequence[ParamSpec]) -> None:
+    share_threads()
     inputs = ", ".join(f"Tensor {each}" for each in _schema_names(params))
     several = operator.number_of_outputs
     outputs = "Tensor" if several == 1 else f"({', '.join(['Tensor'] * several)})"
