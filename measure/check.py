@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -36,24 +37,35 @@ _TINY = 1e-37  # absolute error that any float may have: an exact zero may come 
 _AT_ONCE = 1 << 15  # elements compared at a time: their float64 values stay in a cache
 
 
+class Tolerance(NamedTuple):
+    """How much an element may err: `relative` times itself plus the output's root mean square.
+
+    A result that is converted to a narrower type at the end may err by `rounding` times itself
+    besides: the distance to the next number of that type. Both are 0 for integers.
+    """
+
+    relative: float
+    rounding: float = 0.0
+
+
 def compare(
-    name: str, got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: float | None = None
+    name: str, got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: Tolerance | None = None
 ) -> str | None:
     """Why `got` differs from `want` (first bad element, largest error), or None when they agree.
 
-    Floats may differ by `tolerance`, relative to the element plus the output's root mean square.
-    Without one, `tolerance_of` the type holds (measure/tolerance.py works out others). Integers
-    must be equal unless a tolerance is given; then they may differ by 1 more than it allows.
+    Floats may differ by `tolerance`. Without one, `tolerance_of` the type holds
+    (measure/tolerance.py works out others). Integers must be equal unless a tolerance is given;
+    then they may differ by 1 more than it allows.
     """
     if got.shape != want.shape:
         return _other_shape(name, got, want)
-    tolerance = tolerance_of(got.dtype) if tolerance is None else tolerance
-    relative, absolute = allowance(want, tolerance)
+    relative, absolute, rounding = allowance(want, tolerance)
     exact = want.astype(np.float64)
     same = (got == want) | (_nan(got) & _nan(want))
     with np.errstate(invalid="ignore"):
-        error, allowed = np.abs(got.astype(np.float64) - exact), relative * np.abs(exact) + absolute
-        bad = ~(((error <= allowed) & (allowed < np.inf)) | same) if tolerance else got != want
+        error = np.abs(got.astype(np.float64) - exact)
+        allowed = (relative + rounding) * np.abs(exact) + absolute
+        bad = ~(((error <= allowed) & (allowed < np.inf)) | same) if relative else got != want
     if not bad.any():
         return None
     where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -86,12 +98,18 @@ def telling_share(want: npt.NDArray[Any], relative: float, absolute: float) -> f
         return float(np.mean(finite & (np.abs(exact) > relative * np.abs(exact) + absolute)))
 
 
-def allowance(want: npt.NDArray[Any], tolerance: float | None = None) -> tuple[float, float]:
-    """(a, b) such that an element may err by a * |element| + b; both are 0 for integers."""
-    tolerance = tolerance_of(want.dtype) if tolerance is None else tolerance
-    if not tolerance:
-        return 0.0, 0.0
-    return tolerance, tolerance * root_mean_square(want.astype(np.float64)) + _least(want)
+def allowance(
+    want: npt.NDArray[Any], tolerance: Tolerance | None = None
+) -> tuple[float, float, float]:
+    """(a, b, c) such that an element may err by a * |element| + b, and c * |element| besides.
+
+    All are 0 for integers.
+    """
+    relative, rounding = Tolerance(tolerance_of(want.dtype)) if tolerance is None else tolerance
+    if not relative:
+        return 0.0, 0.0, 0.0
+    absolute = relative * root_mean_square(want.astype(np.float64)) + _least(want)
+    return relative, absolute, rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +120,8 @@ class Seen:
       allowed error; the smallest share of all outputs, and 0 for an output that has one value
       everywhere. Other elements say little: NaN agrees with NaN, and a constant with a kernel that
       forgot to read.
-    - `error`: the largest error, relative to the element plus the output's root mean square.
+    - `error`: the largest error, relative to the element plus the output's root mean square. Of a
+      result that is converted at the end, it is what the rounding of that does not explain.
     - `tolerance`: the relative error that was allowed. Both are 0 for integers, which are equal.
     """
 
@@ -176,24 +195,24 @@ def _short(value: float) -> str:
 class Allowed(NamedTuple):
     """How much one output may err, and how much its reference tells: the same for every candidate.
 
-    An element may err by `relative` times itself plus `absolute`. Both are 0 for integers, and so
-    is `tolerance` (`compare`). `telling` is `Seen.telling`.
+    An element may err by `relative` times itself plus `absolute`, and by `rounding` times itself
+    besides (`Tolerance`). All are 0 for integers. `telling` is `Seen.telling`.
     """
 
-    tolerance: float
     relative: float
     absolute: float
+    rounding: float
     telling: float
 
     @classmethod
-    def of(cls, want: npt.NDArray[Any], tolerance: float | None = None) -> Allowed:
+    def of(cls, want: npt.NDArray[Any], tolerance: Tolerance | None = None) -> Allowed:
         """Work it out from the reference `want`.
 
         Takes tens of nanoseconds an element, far longer than most kernels.
         """
-        tolerance = tolerance_of(want.dtype) if tolerance is None else tolerance
-        errors = allowance(want, tolerance)
-        return cls(tolerance, *errors, telling_share(want, *errors))
+        relative, absolute, rounding = allowance(want, tolerance)
+        telling = telling_share(want, relative + rounding, absolute)
+        return cls(relative, absolute, rounding, telling)
 
     def seen(self, name: str, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> Seen | str:
         """Compare an output: what the comparison saw, or the message of `compare` if wrong."""
@@ -204,21 +223,22 @@ class Allowed(NamedTuple):
             part = slice(start, start + _AT_ONCE)
             error = self._largest(found[part], wanted[part])
             if error is None:
-                problem = compare(name, got, want, self.tolerance)
+                problem = compare(name, got, want, Tolerance(self.relative, self.rounding))
                 if problem:
                     return problem
                 error = 1.0  # exactly at the limit, where roundings decide
             largest = max(largest, error)
-        return Seen(self.telling, largest * self.tolerance, self.tolerance)
+        return Seen(self.telling, largest * self.relative, self.relative)
 
     def _largest(self, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> float | None:
         """The largest error in units of what is allowed; None when one is larger."""
-        if not self.tolerance:
+        if not self.relative:
             return 0.0 if np.array_equal(got, want) else None
         exact = want.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            errors = np.abs(got.astype(np.float64) - exact)
-            errors /= self.relative * np.abs(exact) + self.absolute
+            size = np.abs(exact)
+            errors = np.abs(got.astype(np.float64) - exact) - self.rounding * size
+            errors /= self.relative * size + self.absolute
         largest = float(errors.max(initial=0.0))
         if largest <= 1.0:
             return largest
@@ -240,8 +260,13 @@ def _nan(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _least(want: npt.NDArray[Any]) -> float:
-    """The absolute error that any element may have: _TINY, or 1 for integers made of floats."""
-    return 1.0 if want.dtype.kind in "iu" else _TINY
+    """The absolute error that any element may have: 1 for integers made of floats.
+
+    For floats it is _TINY, or the least distance of two numbers of the type.
+    """
+    if want.dtype.kind in "iu":
+        return 1.0
+    return max(_TINY, float(ml_dtypes.finfo(want.dtype).smallest_subnormal))  # type: ignore[no-untyped-call]  # ml_dtypes is untyped
 
 
 def root_mean_square(exact: npt.NDArray[np.float64]) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import MeasureError
-from autosched.measure.check import Allowed, Seen, wrong_answer
+from autosched.measure.check import Allowed, Seen, Tolerance, wrong_answer
 from autosched.measure.run import expected_of
 from autosched.measure.tolerance import tolerances
 from autosched.process.worker import Handler
@@ -42,7 +42,7 @@ class _Expected(NamedTuple):
     allowed: Allowed
 
     @classmethod
-    def of(cls, values: Array, tolerance: float) -> _Expected:
+    def of(cls, values: Array, tolerance: Tolerance) -> _Expected:
         return cls(values, Allowed.of(values, tolerance))
 
 
@@ -262,7 +262,11 @@ class GpuSession:
             want, allowed = expected.values, expected.allowed
             got, wanted = self._slab.address[name], self._wanted.address[name]
             found = self.device.compare(
-                got, wanted, want.size, want.dtype, allowed.relative, allowed.absolute
+                got,
+                wanted,
+                want.size,
+                want.dtype,
+                (allowed.relative, allowed.absolute, allowed.rounding),
             )
             if found.bad:
                 where = tuple(int(i) for i in np.unravel_index(found.first, want.shape))

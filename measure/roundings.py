@@ -92,6 +92,13 @@ def behind(output: Tensor) -> list[ComputeOp]:
     return [op for op in post_order_ops([output.op]) if isinstance(op, ComputeOp)]
 
 
+def is_rounded(output: Tensor) -> bool:
+    """Whether the last thing that happens to elements of `output` is a rounding to its type."""
+    assert isinstance(output.op, ComputeOp)
+    body = output.op.body[output.value_index]
+    return isinstance(body, Cast) and _narrows(body)
+
+
 def terms_of(op: ComputeOp) -> int:
     """The number of terms of an operation's reduction; 1 without one."""
     extents = [axis.dom.extent for axis in op.reduce_axis if axis.dom is not None]

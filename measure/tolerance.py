@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
-from autosched.measure.check import MOST, root_mean_square, tolerance_of
+from autosched.measure.check import MOST, Tolerance, root_mean_square, tolerance_of
 from autosched.measure.roundings import (
     behind,
+    is_rounded,
     makes_integers,
     roundings_of,
     terms_of,
@@ -42,8 +43,8 @@ have one sign, by 2.
 """
 
 
-def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -> list[float]:
-    """The tolerance of each output, relative to its elements plus their root mean square.
+def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -> list[Tolerance]:
+    """The tolerance of each output.
 
     It is 0 for integers. Integers converted from sums of floats have the tolerance of the sums, and
     may be off by one besides. `expected` are the outputs that the reference computes from `inputs`.
@@ -69,29 +70,34 @@ def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -
     except (ConfigError, MemoryError):
         return own
     return [
-        max(least, min(MOST, _difference(want, other))) if short else least
+        least._replace(relative=max(least.relative, min(MOST, _difference(want, other))))
+        if short
+        else least
         for short, least, want, other in zip(coarse, own, expected, found, strict=True)
     ]
 
 
-def _of_types(task: Task, output: Tensor) -> float:
+def _of_types(task: Task, output: Tensor) -> Tolerance:
     """The tolerance that the roundings on the way to `output` explain.
 
     Sums and products are rounded to the coarsest type that is computed in. A conversion of a wider
     value to a narrower type rounds once, so two results differ by at most two of its unit
-    roundoffs. Two rounded factors make a product wrong by at most two unit roundoffs; random errors
+    roundoffs: of their own size at the end, and of that of what is computed from them before. Two
+    rounded factors make a product wrong by at most two unit roundoffs; random errors
     add up as the products themselves do.
     """
     if not all(isinstance(op, ComputeOp | PlaceholderOp) for op in task.dag.ops):
         longest = max(terms_of(op) for op in task.dag.ops if isinstance(op, ComputeOp))
-        return tolerance_of(output.dtype.numpy, longest)
+        return Tolerance(tolerance_of(output.dtype.numpy, longest))
     if not output.dtype.is_float and not makes_integers(output, gpu=task.target.is_gpu):
-        return 0.0
+        return Tolerance(0.0)
     found = roundings_of(*behind(output), tf32=task.target.tf32)
     kinds = found.computed or {output.dtype: 1}
     computed = max(tolerance_of(kind.numpy, terms) for kind, terms in kinds.items())
-    stored = sum(2 * unit_of(kind) for kind in found.stored)
-    return max(computed, min(MOST, computed + stored + _OF_FACTORS * found.factors))
+    rounding = 2 * unit_of(output.dtype) if is_rounded(output) else 0.0
+    stored = sum(2 * unit_of(kind) for kind in found.stored) - rounding
+    relative = max(computed, min(MOST, computed + stored + _OF_FACTORS * found.factors))
+    return Tolerance(relative, rounding)
 
 
 def _amplifies(task: Task) -> bool:

@@ -201,15 +201,14 @@ class CudaDevice(Device):
         want: int,
         count: int,
         dtype: np.dtype[Any],
-        relative: float,
-        absolute: float,
+        allowed: tuple[float, float, float],
     ) -> Difference:
         """See `Device.compare`; one kernel per element type."""
         start = np.array([0, np.iinfo(np.uint64).max, 0], np.uint64)
         self.upload(self._result, start)
         name = compare_name(dtype)
-        arguments = (got, want, count, relative, absolute, self._result)
-        self._help(name, "PPQddP", _GRID, _BLOCK, *arguments)
+        arguments = (got, want, count, *allowed, self._result)
+        self._help(name, "PPQdddP", _GRID, _BLOCK, *arguments)
         found = self.download(self._result, RESULT_BYTES)
         bad, first = (int(value) for value in found[:16].view(np.uint64))
         return Difference(bad, first if bad else -1, float(found[16:20].view(np.float32)[0]))

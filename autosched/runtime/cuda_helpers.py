@@ -68,7 +68,7 @@ static __device__ double autosched_value_NAME(TYPE x) { VALUE }
 // Most elements of a right result differ in their last bits: a thread counts for itself first.
 extern "C" __global__ void autosched_compare_NAME(
     const TYPE* got, const TYPE* want, unsigned long long count, double relative, double absolute,
-    unsigned long long* result) {
+    double rounding, unsigned long long* result) {
   unsigned long long wrong = 0, first = 0;
   int largest = 0;  // a float's bits: those that are not negative are ordered alike
   unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
@@ -77,7 +77,7 @@ extern "C" __global__ void autosched_compare_NAME(
     double a = autosched_value_NAME(got[i]), b = autosched_value_NAME(want[i]);
     bool same = EXACT ? got[i] == want[i] : (a == b || (a != a && b != b));
     if (same) continue;
-    double share = fabs(a - b) / (relative * fabs(b) + absolute);
+    double share = (fabs(a - b) - rounding * fabs(b)) / (relative * fabs(b) + absolute);
     bool bad = !(relative + absolute > 0 && share <= 1);
     int error = __float_as_int(share == share ? (float)share : __int_as_float(0x7f800000));
     if (error > largest) largest = error;

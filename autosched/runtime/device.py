@@ -165,12 +165,12 @@ class Device(Protocol):
         want: int,
         count: int,
         dtype: np.dtype[Any],
-        relative: float,
-        absolute: float,
+        allowed: tuple[float, float, float],
     ) -> Difference:
-        """Compare `count` elements: an error may be `relative` * |want| + `absolute`.
+        """Compare `count` elements: for (a, b, c) an error may be (a + c) * |want| + b.
 
-        Two NaN agree, and so do equal infinities. If both tolerances are 0, elements must be equal.
+        What c allows is no part of the largest error. Two NaN agree, and so do equal infinities. If
+        all are 0, elements must be equal.
         """
         ...
 

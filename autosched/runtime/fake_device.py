@@ -233,8 +233,7 @@ class FakeDevice(Device):
         want: int,
         count: int,
         dtype: np.dtype[Any],
-        relative: float,
-        absolute: float,
+        allowed: tuple[float, float, float],
     ) -> Difference:
         """See `Device.compare`; uses NumPy."""
         self._called("compare")
@@ -243,8 +242,7 @@ class FakeDevice(Device):
         return difference(
             self._bytes(got, size).view(dtype),
             self._bytes(want, size).view(dtype),
-            relative,
-            absolute,
+            allowed,
         )
 
     def checksum(self, address: int, size: int) -> int:
@@ -300,13 +298,15 @@ class FakeDevice(Device):
 
 
 def difference(
-    got: npt.NDArray[Any], want: npt.NDArray[Any], relative: float, absolute: float
+    got: npt.NDArray[Any], want: npt.NDArray[Any], allowed: tuple[float, float, float]
 ) -> Difference:
     """The result of `Device.compare`, computed by NumPy."""
+    relative, absolute, rounding = allowed
     exact, value = want.astype(np.float64), got.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         same = (got == want) | (np.isnan(exact) & np.isnan(value))
-        share = np.abs(value - exact) / (relative * np.abs(exact) + absolute)
+        error = np.abs(value - exact) - rounding * np.abs(exact)
+        share = error / (relative * np.abs(exact) + absolute)
         bad = np.flatnonzero(~(same | ((share <= 1) & (relative + absolute > 0))))
         share = np.where(same, 0.0, np.where(np.isnan(share), np.inf, share))
     first = int(bad[0]) if bad.size else -1

@@ -42,7 +42,7 @@ def calls() -> None:
     device.flush_l2()
     device.synchronize()
     assert device.elapsed(first, last) == 2e-3
-    assert device.compare(address, other, 64, numbers.dtype, 1e-3, 1e-5).bad == 0
+    assert device.compare(address, other, 64, numbers.dtype, (1e-3, 1e-5, 0.0)).bad == 0
     assert device.checksum(address, 256) == 0
     assert code(lambda: device.alloc(2 << 30)) == 2
     device.launch(device.kernel(module, "faulty", 0)[0], (1, 1, 1), (1, 1, 1), 0, ())

@@ -7,12 +7,19 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.check import Allowed, Seen, allowance, compare, tolerance_of
+from autosched.measure.check import (
+    Allowed,
+    Seen,
+    Tolerance,
+    allowance,
+    compare,
+    tolerance_of,
+)
 from kit.types import Array
 
 
 def seen_of(
-    outputs: Sequence[tuple[Array, Array]], tolerances: Sequence[float] | None = None
+    outputs: Sequence[tuple[Array, Array]], tolerances: Sequence[Tolerance] | None = None
 ) -> Seen:
     """What the comparison of (found, expected) of each output saw; they agree."""
     found: list[Seen] = []
@@ -171,7 +178,7 @@ def test_a_damaged_entry_is_refused() -> None:
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
 def test_the_squares_of_huge_elements_allow_no_more(scale: float) -> None:
     want = np.array([3.0, 4.0, np.inf]) * scale
-    relative, absolute = allowance(want)
+    relative, absolute, _ = allowance(want)
     assert absolute == pytest.approx(relative * scale * np.sqrt(12.5) + 1e-37)
     wrong = want * np.array([1.0, 1.1, 1.0])
     assert (compare("C", wrong, want) is None) == (scale < 1)
@@ -193,9 +200,9 @@ def test_the_squares_of_huge_elements_allow_no_more(scale: float) -> None:
 def test_the_tolerance_of_long_sums(dtype: str, terms: int, tolerance: float) -> None:
     want = np.array([3, -4, 5, 2], dtype)
     rms = float(np.sqrt(np.mean(want.astype(float) ** 2)))
-    found = tolerance_of(want.dtype, terms)
-    relative, absolute = allowance(want, found)
-    assert (relative, absolute) == pytest.approx((tolerance, tolerance * rms))
+    found = Tolerance(tolerance_of(want.dtype, terms))
+    expected = (tolerance, tolerance * rms, 0)
+    assert allowance(want, found) == pytest.approx(expected, rel=1e-4)
     assert seen_of([(want, want)], [found]).tolerance == tolerance
 
 
@@ -208,16 +215,18 @@ def test_long_sums_of_16_bit_floats_err_less_than_that(dtype: str, K: int) -> No
     for row in (a * b).astype(dtype):
         total += row
     exact = (a * b).sum(axis=0).astype(dtype)
-    tolerance = tolerance_of(exact.dtype, K)
+    tolerance = Tolerance(tolerance_of(exact.dtype, K))
     assert compare("C", total, exact, tolerance) is None
-    assert seen_of([(total, exact)], [tolerance]).error > 0.1 * tolerance
+    assert seen_of([(total, exact)], [tolerance]).error > 0.1 * tolerance.relative
     missing = (exact - (a * b)[: K // 2].sum(axis=0)).astype(dtype)
     assert compare("C", missing, exact, tolerance) is not None  # half of the terms
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int8"])
-@pytest.mark.parametrize("tolerance", [None, 1e-2])
-def test_parts_of_an_output_are_compared_as_the_whole(dtype: str, tolerance: float | None) -> None:
+@pytest.mark.parametrize("tolerance", [None, Tolerance(1e-2), Tolerance(1e-3, 9e-3)])
+def test_parts_of_an_output_are_compared_as_the_whole(
+    dtype: str, tolerance: Tolerance | None
+) -> None:
     """Right and wrong ones, with elements of every kind where parts meet and at the end."""
     rng = np.random.default_rng(0)
     size, kinds = 3 * (1 << 15) + 5, [0.0, 1e-3, 0.5, 3.0]
@@ -241,10 +250,10 @@ def test_parts_of_an_output_are_compared_as_the_whole(dtype: str, tolerance: flo
             exact, value = want.astype(np.float64), got.astype(np.float64)
             finite = np.isfinite(exact)
             most = allowed.relative * np.abs(exact[finite]) + allowed.absolute
-            errors = (
-                np.abs(value[finite] - exact[finite]) / most if allowed.tolerance else np.zeros(1)
-            )
-            assert found.error == pytest.approx(errors.max() * allowed.tolerance)
+            errors = np.abs(value[finite] - exact[finite])
+            errors -= allowed.rounding * np.abs(exact[finite])
+            largest = max(0.0, (errors / most).max()) if allowed.relative else 0.0
+            assert found.error == pytest.approx(largest * allowed.relative)
     assert verdicts == {True, False}
 
 

@@ -56,10 +56,10 @@ static void atomicAdd(word* at, word x) { *at += x; }
 """
 _RUN = """
 extern "C" void run(const TYPE* got, const TYPE* want, word count, double relative, double absolute,
-                    word* result) {
+                    double rounding, word* result) {
   for (blockIdx.x = 0; blockIdx.x < 2; ++blockIdx.x)
     for (threadIdx.x = 0; threadIdx.x < 3; ++threadIdx.x)
-      autosched_compare_NAME(got, want, count, relative, absolute, result);
+      autosched_compare_NAME(got, want, count, relative, absolute, rounding, result);
 }
 """
 
@@ -82,13 +82,12 @@ def test_they_say_what_numpy_says(tmp_path: Path, name: str, element: str) -> No
             got[list(wrong)] += 3
             if name == "float32" and count == 40:
                 got[7], got[[8, 9]], want[9] = np.inf, np.nan, np.nan
-            for relative, absolute in ((1e-3, 1e-3), (1e-9, 1e-9), (0.0, 0.0)):
+            for allowed in ((1e-3, 1e-3, 0.0), (1e-9, 1e-9, 0.0), (1e-9, 1e-9, 2e-5), (0.0,) * 3):
                 result = np.array([0, np.iinfo(np.uint64).max, 0], np.uint64)
                 arrays = [ctypes.c_void_p(a.ctypes.data) for a in (got, want)]
-                allowed = map(ctypes.c_double, (relative, absolute))
                 to = ctypes.c_void_p(result.ctypes.data)
-                library.run(*arrays, ctypes.c_uint64(count), *allowed, to)
-                expected = difference(got, want, relative, absolute)
+                library.run(*arrays, ctypes.c_uint64(count), *map(ctypes.c_double, allowed), to)
+                expected = difference(got, want, allowed)
                 assert int(result[0]) == expected.bad
                 assert not expected.bad or int(result[1]) == expected.first
                 error = result[2:].view(np.float32)[0]

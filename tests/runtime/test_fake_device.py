@@ -108,21 +108,21 @@ def test_memory_that_was_not_allocated() -> None:
 def test_comparing(dtype: type) -> None:
     want: npt.NDArray[Any] = np.array([0, 1, 1, 0, 1], dtype)
     got = want.copy()
-    same = difference(got, want, 0.0, 0.0)
+    same = difference(got, want, (0.0, 0.0, 0.0))
     assert (same.bad, same.first, same.error) == (0, -1, 0.0)
     got[3] = 1
-    found = difference(got, want, 0.0, 0.0)
+    found = difference(got, want, (0.0, 0.0, 0.0))
     assert (found.bad, found.first) == (1, 3)
-    assert difference(got, want, 0.5, 1.0).bad == 0
+    assert difference(got, want, (0.5, 1.0, 0.0)).bad == 0
 
 
 def test_nan_agrees_with_nan_only_and_infinities_with_their_sign() -> None:
     want = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
-    assert difference(want, want, 1e-4, 1e-4).bad == 0
+    assert difference(want, want, (1e-4, 1e-4, 0.0)).bad == 0
     for index, other in ((0, 1.0), (1, -np.inf), (2, 0.0), (3, np.nan)):
         got = want.copy()
         got[index] = other
-        assert difference(got, want, 1e-4, 1e-4).first == index
+        assert difference(got, want, (1e-4, 1e-4, 0.0)).first == index
 
 
 def test_allocations_do_not_overlap() -> None:

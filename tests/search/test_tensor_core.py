@@ -15,7 +15,7 @@ from autosched.errors import ConfigError, ScheduleError
 from autosched.features.autosched_1.names import COLUMNS
 from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
-from autosched.measure.check import compare
+from autosched.measure.check import Tolerance, compare
 from autosched.measure.result import MeasureResult
 from autosched.measure.tolerance import tolerances
 from autosched.referee.check import Verdict, check_candidate
@@ -229,7 +229,7 @@ def test_operators(case: str) -> None:
     assert check_candidate(task, steps, seconds=60).verdict is Verdict.AGREES
     if "k32" in wanted:
         inputs = task.inputs()
-        assert tolerances(task, inputs, task.reference(inputs)) == [0]
+        assert tolerances(task, inputs, task.reference(inputs)) == [Tolerance(0)]
 
 
 @pytest.mark.parametrize("case", ["strided and padded", "batches", "requantised"])
