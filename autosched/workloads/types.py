@@ -81,7 +81,7 @@ class Types:
         return {"in_dtype": self.inputs, **weights, "acc_dtype": self.acc, "out_dtype": self.out}
 
     def rounded(self, exact: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Convert exact results in float64 or int64 to the output type.
+        """Convert exact results, float64 or integers, to the output type.
 
         Integers wrap to the accumulator's type as sums do, and then saturate as `narrow` does.
         Floats are rounded once, to the output type.

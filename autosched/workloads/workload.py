@@ -37,7 +37,7 @@ class Workload:
     - `args`: the integer arguments, in the positional order of Ansor's workload keys, with their
       defaults (None: required). They are at least 1, or what `least` says.
     - `define`: `define(types=..., **args)` returns the tensors.
-    - `compute`: `compute(inputs, **args)` returns the results in float64 or int64.
+    - `compute`: `compute(inputs, **args)` returns the results in float64 or the integers' type.
     - `types`: the rules for the arguments that name types.
     - `check`: says what is wrong with the integer arguments.
     - `draw`: `draw(rng, inputs)` replaces random inputs for which a check would show little.
@@ -121,10 +121,14 @@ class Workload:
         return tensors
 
     def reference(self, inputs: Sequence[Array], **args: Any) -> list[Array]:
-        """The outputs that NumPy computes from `inputs`, accumulating floats in float64."""
+        """The outputs that NumPy computes from `inputs`, accumulating floats in float64.
+
+        Sums of integers wrap, before what follows them.
+        """
         sizes, types = self._resolved(args)
-        floats = DType(types.acc).is_float
-        wide = [widened(np.asarray(a), floats=floats) for a in inputs]
+        acc = DType(types.acc)
+        kind = np.dtype(np.float64) if acc.is_float else acc.numpy
+        wide = [widened(np.asarray(a), kind) for a in inputs]
         return [types.rounded(np.asarray(r)) for r in self.compute(wide, **sizes)]
 
     def numpy_version(self, **args: Any) -> NumpyVersion:
@@ -146,10 +150,7 @@ class Workload:
     def _converted(
         self, inputs: Sequence[Array], acc: np.dtype[Any], types: Types, sizes: Mapping[str, int]
     ) -> list[Array]:
-        wide = [
-            a if acc.kind in "iu" and a.dtype.kind not in "iu" else a.astype(acc, copy=False)
-            for a in inputs
-        ]
+        wide = [widened(a, acc) for a in inputs]
         return [types.rounded(np.asarray(r)) for r in self.compute(wide, **sizes)]
 
     def inputs(self, seed: int = 0, **args: Any) -> list[Array]:
@@ -183,10 +184,10 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def widened(array: Array, *, floats: bool) -> Array:
-    """`array` as int64 if it holds integers and `floats` is False, else as float64."""
-    integers = array.dtype.kind in "iub"
-    return array.astype(np.int64 if integers and not floats else np.float64)
+def widened(array: Array, kind: np.dtype[Any]) -> Array:
+    """`array` in `kind`; floats stay as they are where that is a type of integers."""
+    floats = array.dtype.kind not in "iu"
+    return array if kind.kind in "iu" and floats else array.astype(kind, copy=False)
 
 
 def random_inputs(

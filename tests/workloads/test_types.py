@@ -52,6 +52,20 @@ def test_every_built_in_takes_types(name: str, kind: dict[str, Any]) -> None:
     assert compare("out", found.astype(expected.dtype), expected, tolerance) is None
 
 
+@pytest.mark.parametrize("out", ["int32", "uint8"])
+@pytest.mark.parametrize(
+    "name", [n for n, w in workloads.WORKLOADS.items() if w.types.dtypes and not w.types.floats]
+)
+def test_sums_of_integers_wrap_before_what_follows_them(name: str, out: str) -> None:
+    kind = {"in_dtype": "int32", "acc_dtype": "int32", "out_dtype": out}
+    task = Task.from_workload(name, **small_args(name), **kind)
+    inputs = [np.asarray(a) * np.int32(2**29 + 3) for a in task.inputs(seed=1)]
+    (expected,) = task.reference(inputs)
+    (found,) = evaluate(task.tensors, inputs)
+    assert np.unique(expected).size > 1
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_kernels_compute_in_the_types_that_are_asked_for(kind: dict[str, Any]) -> None:
     task = Task.from_workload("dense_bias_relu", target=cpu_target(1), **SIZES, **kind)
