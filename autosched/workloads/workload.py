@@ -154,8 +154,19 @@ class Workload:
         return [types.rounded(np.asarray(r)) for r in self.compute(wide, **sizes)]
 
     def inputs(self, seed: int = 0, **args: Any) -> list[Array]:
-        """Random inputs for the reference and the kernels; see `random_inputs`."""
-        arrays = random_inputs(self.tensors(**args)[: -self.n_outputs], seed)
+        """Random inputs for the reference and the kernels; see `random_inputs`.
+
+        Integers of more than 8 bits that are added up as integers are so large that sums need the
+        accumulator's bits, and so small that these suffice.
+        """
+        tensors, acc = self.tensors(**args)[: -self.n_outputs], DType(self.types_of(args).acc)
+        values: dict[Tensor, range] = {}
+        if acc.is_integral:
+            most = int(acc.max_value) if self.types.moves else 1 << (acc.bits // 2 - 6)
+            for tensor in (t for t in tensors if t.dtype.is_integral and t.dtype.bits > 8):
+                least = min(most, int(tensor.dtype.max_value))
+                values[tensor] = range(-least, least + 1)
+        arrays = random_inputs(tensors, seed, values)
         return arrays if self.draw is None else self.draw(np.random.default_rng([seed, 1]), arrays)
 
     def signature(self) -> str:

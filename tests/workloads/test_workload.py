@@ -61,6 +61,34 @@ def test_inputs_depend_on_the_seed_only() -> None:
 
 
 @pytest.mark.parametrize(
+    ("types", "fewer"),
+    [
+        ({"in_dtype": "int16"}, "int16"),
+        ({"dtype": "int32"}, "int16"),
+        ({"dtype": "int64"}, "int32"),
+        ({"in_dtype": "int32", "acc_dtype": "int64"}, "int32"),
+        ({"in_dtype": "uint8", "weight_dtype": "int16"}, "int16"),
+    ],
+)
+@pytest.mark.parametrize("K", [1, 5000])
+def test_sums_of_integers_need_the_bits_of_their_type(
+    types: dict[str, Any], fewer: str, K: int
+) -> None:
+    """A kernel that adds them up in fewer bits is wrong; none wraps."""
+    workload = workloads.get("matmul")
+    a, b = workload.inputs(M=9, N=9, K=K, **types)
+    (total,) = workload.reference([a, b], M=9, N=9, K=K, **types)
+    assert (np.abs(total) > np.iinfo(fewer).max).mean() > 0.3
+    np.testing.assert_array_equal(total, a.astype(object) @ b.astype(object))
+
+
+def test_what_is_only_moved_has_any_value() -> None:
+    args = {**small_args("max_pool2d_nchw"), "in_dtype": "int64"}
+    (array,) = workloads.get("max_pool2d_nchw").inputs(**args)
+    assert np.abs(array).max() > 2**61
+
+
+@pytest.mark.parametrize(
     ("name", "args", "message"),
     [
         ("matmul", {"M": 4, "N": 4}, "missing argument K"),
