@@ -108,7 +108,7 @@ def allowance(
     relative, rounding = Tolerance(tolerance_of(want.dtype)) if tolerance is None else tolerance
     if not relative:
         return 0.0, 0.0, 0.0
-    absolute = relative * root_mean_square(want.astype(np.float64)) + _least(want)
+    absolute = relative * root_mean_square(want.astype(np.float64)) + least_error(want)
     return relative, absolute, rounding
 
 
@@ -259,7 +259,7 @@ def _nan(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.isnan(values.astype(np.float64))
 
 
-def _least(want: npt.NDArray[Any]) -> float:
+def least_error(want: npt.NDArray[Any]) -> float:
     """The absolute error that any element may have: 1 for integers made of floats.
 
     For floats it is _TINY, or the least distance of two numbers of the type.

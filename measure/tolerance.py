@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
-from autosched.measure.check import MOST, Tolerance, root_mean_square, tolerance_of
+from autosched.measure.check import MOST, Tolerance, least_error, root_mean_square, tolerance_of
 from autosched.measure.roundings import (
     behind,
     is_rounded,
@@ -70,7 +70,9 @@ def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -
     except (ConfigError, MemoryError):
         return own
     return [
-        least._replace(relative=max(least.relative, min(MOST, _difference(want, other))))
+        least._replace(
+            relative=max(least.relative, min(MOST, _difference(want, other, least.rounding)))
+        )
         if short
         else least
         for short, least, want, other in zip(coarse, own, expected, found, strict=True)
@@ -132,11 +134,11 @@ def _error(
 
     n roundings by half a unit, each relative to the sum so far, add up to less than sqrt(n) times
     the whole sum (or the root mean square, where most of the sum cancelled) for all but one of a
-    thousand elements.
+    thousand elements. What is only moved, or the largest of several values, has none.
     """
-    if not tensor.dtype.is_float:
-        return np.zeros_like(values)
     found = roundings_of(op, tf32=tf32)
+    if not tensor.dtype.is_float or not (found.computed or found.stored):
+        return np.zeros_like(values)
     sums = [unit_of(kind) * math.sqrt(terms) for kind, terms in found.computed.items()]
     rounding = max([unit_of(tensor.dtype), found.unit, *sums])
     size = np.abs(values)
@@ -146,13 +148,17 @@ def _error(
     return error
 
 
-def _difference(want: Array, found: Array) -> float:
-    """The largest difference, relative to element plus root mean square, of finite elements."""
+def _difference(want: Array, found: Array, rounding: float) -> float:
+    """The largest difference, relative to element plus root mean square, of finite elements.
+
+    It is what the rounding of `want`, by that share of its elements, does not explain.
+    """
     exact = want.astype(np.float64)
     finite = np.isfinite(exact) & np.isfinite(found)
     if not finite.any():
         return 0.0
     size = np.abs(exact) + root_mean_square(exact)
     with np.errstate(invalid="ignore", divide="ignore"):
-        relative = np.abs(found - exact) / size
+        excess = np.abs(found - exact) - rounding * np.abs(exact) - least_error(want)
+        relative = excess / size
     return float(np.fmax.reduce(relative[finite], initial=0.0))

@@ -73,6 +73,19 @@ def test_of_what_was_rounded_before(expr: str, types: Any, more: bool) -> None:
 PRODUCT = "C[i, j] = sum(k, A[i, k] * B[k, j])"
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn"])
+def test_what_is_moved_or_the_largest_of_several_was_not_rounded(dtype: str) -> None:
+    """Queries and keys are transposed in their type, and everything else is float32."""
+    task = attention(D=64, dtype=dtype, acc_dtype="float32")
+    assert tolerance(task).relative < 1e-3
+    task = Task.from_expression(
+        "M[i] = max(k, A[i, k]); E[i, j] = exp(float32(A[i, j]) - float32(M[i]))",
+        {"A": (30, 200)},
+        dtype={"A": dtype, "M": dtype, "E": "float32"},
+    )
+    assert tolerance(task).relative == 2e-4
+
+
 @pytest.mark.parametrize(
     ("args", "least", "most", "rounding"),
     [
