@@ -167,6 +167,7 @@ WORKLOADS: dict[str, Workload] = {
         elementwise.softmax,
         elementwise.softmax_reference,
         types=TypeRules(FLOATS, floats=True),
+        draw=elementwise.softmax_inputs,
     ),
     "transpose_batch_matmul_softmax": Workload(
         "transpose_batch_matmul_softmax",

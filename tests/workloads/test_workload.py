@@ -82,6 +82,36 @@ def test_sums_of_integers_need_the_bits_of_their_type(
     np.testing.assert_array_equal(total, a.astype(object) @ b.astype(object))
 
 
+@pytest.mark.parametrize("maximum", [0.0, 3e38, "another row's"])
+@pytest.mark.parametrize(
+    "types",
+    [
+        {"dtype": "float32"},
+        {"dtype": "float64"},
+        {"in_dtype": "bfloat16"},
+        {"in_dtype": "float16", "out_dtype": "bfloat16"},
+        {"in_dtype": "int16"},
+    ],
+    ids=str,
+)
+def test_a_softmax_that_subtracts_another_maximum_is_wrong(
+    types: dict[str, Any], maximum: float | str
+) -> None:
+    """What was in memory before, where a kernel leaves out the maximum of some rows."""
+    sizes = {"M": 40, "N": 33}
+    workload = workloads.get("softmax")
+    (a,) = workload.inputs(**sizes, **types)
+    (want,) = workload.reference([a], **sizes, **types)
+    values = a.astype(workload.types_of({**sizes, **types}).acc)
+    other = np.full((40, 1), maximum) if maximum != "another row's" else None
+    if other is None:
+        other = np.roll(values.max(axis=1, keepdims=True), 1, axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        exp = np.exp(values - other.astype(values.dtype))
+        found = (exp / exp.sum(axis=1, keepdims=True)).astype(want.dtype)
+    assert compare("norm", found, want) is not None
+
+
 def test_what_is_only_moved_has_any_value() -> None:
     args = {**small_args("max_pool2d_nchw"), "in_dtype": "int64"}
     (array,) = workloads.get("max_pool2d_nchw").inputs(**args)
