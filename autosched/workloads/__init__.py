@@ -147,6 +147,7 @@ WORKLOADS: dict[str, Workload] = {
         requantised.dense_requantised_reference,
         types=TypeRules((), weights=True),
         least={"y_zero": -128, "relu": 0},
+        values={"y_zero": "out"},
         draw=requantised.draw,
     ),
     "conv2d_nhwc_requantised": Workload(
@@ -157,6 +158,7 @@ WORKLOADS: dict[str, Workload] = {
         requantised.conv2d_nhwc_requantised_reference,
         types=TypeRules((), weights=True),
         least={"padding": 0, "x_zero": -128, "y_zero": -128, "relu": 0},
+        values={"x_zero": "inputs", "y_zero": "out"},
         check=requantised.check_conv2d_requantised,
         draw=requantised.draw,
     ),

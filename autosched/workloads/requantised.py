@@ -16,7 +16,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched import te
-from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, Var
@@ -51,14 +50,12 @@ def conv2d_nhwc_requantised(
     x_zero: int, y_zero: int, relu: int, types: Types, **sizes: int
 ) -> list[Tensor]:
     """`conv2d_nhwc` with bias, scaled by `scale` per channel."""
-    _require_fit("x_zero", x_zero, types.inputs)
     X, K, Y = conv2d(Conv2d(**sizes), types, "Y", const(x_zero, types.inputs))
     return [X, K, *_requantised(Y, y_zero, relu, types)]
 
 
 def _requantised(total: Tensor, y_zero: int, relu: int, types: Types) -> list[Tensor]:
     """Bias, scale and the output computed from `total`; bias and scale run along its last axis."""
-    _require_fit("y_zero", y_zero, types.out)
     shape, out = total.shape, DType(types.out)
     channels = (shape[-1],)
     bias = te.placeholder(channels, types.acc, name="bias")
@@ -79,14 +76,6 @@ def _requantised(total: Tensor, y_zero: int, relu: int, types: Types) -> list[Te
         return cast(types.out, max_(min_(value, high), low))
 
     return [bias, scale, te.compute(shape, scaled, name="requantised")]
-
-
-def _require_fit(name: str, zero: int, dtype: str) -> None:
-    low, high = DType(dtype).min_value, DType(dtype).max_value
-    if not low <= zero <= high:
-        raise ConfigError(
-            f"argument {name} must be {low} to {high}, the values of {dtype}, found {zero}"
-        )
 
 
 def dense_requantised_reference(

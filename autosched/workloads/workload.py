@@ -39,6 +39,7 @@ class Workload:
     - `define`: `define(types=..., **args)` returns the tensors.
     - `compute`: `compute(inputs, **args)` returns the results in float64 or the integers' type.
     - `types`: the rules for the arguments that name types.
+    - `values`: integer arguments that are values of one of the `Types`, with that type's name.
     - `check`: says what is wrong with the integer arguments.
     - `draw`: `draw(rng, inputs)` replaces random inputs for which a check would show little.
     - `n_outputs`: how many of the last tensors are results.
@@ -51,6 +52,7 @@ class Workload:
     compute: Callable[..., list[Array]]
     types: TypeRules = field(default_factory=TypeRules)
     least: Mapping[str, int] = field(default_factory=lambda: {"padding": 0})
+    values: Mapping[str, str] = field(default_factory=dict)
     check: Callable[..., str | None] | None = None
     draw: Callable[[np.random.Generator, list[Array]], list[Array]] | None = None
     n_outputs: int = field(default=1)
@@ -86,6 +88,8 @@ class Workload:
             key: self._integer(key, args.get(key, default)) for key, default in self.args.items()
         }
         types = self.types.resolve(self.name, args)
+        for key, kind in self.values.items():
+            self._require_value(key, sizes[key], getattr(types, kind))
         problem = self.check(**sizes) if self.check else None
         if problem:
             raise ConfigError(f"workload {self.name}: {problem}")
@@ -107,6 +111,14 @@ class Workload:
                 f"workload {self.name}: argument {key} must be at most {MAX_SIZE}, found {value}"
             )
         return int(value)
+
+    def _require_value(self, key: str, value: int, dtype: str) -> None:
+        low, high = DType(dtype).min_value, DType(dtype).max_value
+        if not low <= value <= high:
+            raise ConfigError(
+                f"workload {self.name}: argument {key} must be {low} to {high}, the values of "
+                f"{dtype}, found {value}"
+            )
 
     def tensors(self, **args: Any) -> list[Tensor]:
         """The argument tensors of a fresh definition: inputs, then outputs."""

@@ -66,5 +66,6 @@ def test_a_layer_by_hand() -> None:
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+    """At once, not when the computation is first needed."""
     with pytest.raises(ConfigError, match=message):
-        _ = Task.from_workload("conv2d_nhwc_requantised", **{**CONV, **changes}).dag
+        Task.from_workload("conv2d_nhwc_requantised", **{**CONV, **changes})
