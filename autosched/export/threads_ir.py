@@ -1,10 +1,10 @@
 """LLVM assembly that starts the threads of the worker pool (`runtime/parallel_ir.py`).
 
 `void @lib.start_threads()` starts them once per process. Their number, with the calling thread, is
-AUTOSCHED_NUM_THREADS, or `wanted` limited to the processors that the process may use and to the
-quota of its container (`quota_ir.py`). The threads block all signals and end with the process. A
-forked child has none of them and starts its own; it resets the state that other threads of its
-parent held or had begun to change.
+AUTOSCHED_NUM_THREADS where that is a positive number, or `wanted` limited to the processors that
+the process may use and to the quota of its container (`quota_ir.py`). The threads block all signals
+and end with the process. A forked child has none of them and starts its own; it resets the state
+that other threads of its parent held or had begun to change.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ declare i64 @strtol(ptr, ptr, i32)
 
 define private i64 @lib.threads_to_use() {
 entry:
+  %end = alloca ptr, align 8
   %set = call ptr @getenv(ptr @lib.variable)
   %unset = icmp eq ptr %set, null
   br i1 %unset, label %unasked, label %read
 read:
-  %asked = call i64 @strtol(ptr %set, ptr null, i32 10)
-  %sensible = icmp sgt i64 %asked, 0
+  %asked = call i64 @strtol(ptr %set, ptr %end, i32 10)
+  %rest = load ptr, ptr %end
+  %next = load i8, ptr %rest
+  %whole = icmp eq i8 %next, 0
+  %positive = icmp sgt i64 %asked, 0
+  %sensible = and i1 %whole, %positive
   br i1 %sensible, label %done, label %unasked
 unasked:
   %processors = call i64 @run.processors()

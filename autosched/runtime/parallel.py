@@ -13,6 +13,7 @@ import atexit
 import ctypes
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -175,6 +176,7 @@ class WorkerPool:
 
 
 _pool = WorkerPool()
+_NUMBER = re.compile(r"\s*\+?\d+", re.ASCII)  # as strtol reads it for exported libraries
 
 
 @atexit.register
@@ -191,7 +193,8 @@ if hasattr(os, "register_at_fork"):
 def default_threads() -> int:
     """AUTOSCHED_NUM_THREADS if it is set to a positive number, otherwise the usable cores."""
     text = os.environ.get("AUTOSCHED_NUM_THREADS", "")
-    return int(text) if text.isdecimal() and int(text) > 0 else min(usable_cores(), MAX_THREADS)
+    asked = float(text) if _NUMBER.fullmatch(text) else 0.0
+    return int(min(asked or usable_cores(), MAX_THREADS))
 
 
 def borrow_team(team: Team) -> None:

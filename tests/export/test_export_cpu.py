@@ -103,7 +103,7 @@ print("same", len(os.listdir("/proc/self/task")) if sys.platform == "linux" else
 
 
 @needs_linker
-@pytest.mark.parametrize("threads", ["", "1", "3", "many"])
+@pytest.mark.parametrize("threads", ["", "1", "3", "many", "3e2"])
 def test_a_process_with_numpy_alone_computes_the_same(
     folder: Path, tmp_path: Path, threads: str
 ) -> None:
@@ -121,6 +121,8 @@ def test_a_process_with_numpy_alone_computes_the_same(
     assert done.stdout.startswith("same"), done.stderr
     if threads.isdecimal() and sys.platform == "linux":
         assert done.stdout.split() == ["same", threads]
+    if threads == "3e2" and sys.platform == "linux":  # no number of threads: as if it were not set
+        assert int(done.stdout.split()[1]) <= 2
 
 
 FORKING = """

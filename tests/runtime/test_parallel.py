@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import MeasureError
-from autosched.runtime import native
+from autosched.runtime import native, parallel
 from autosched.runtime.cpu import CpuArtifact, CpuKernel, build_artifact, load
 from autosched.runtime.parallel import WorkerPool, default_threads, ensure_pool
 from autosched.target import cpu_target
@@ -251,10 +251,12 @@ def test_resizing_waits_for_running_loops(kernel: CpuKernel) -> None:
 
 
 def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "3")
-    assert default_threads() == 3
-    for text in ("many", "\u00b2"):  # a digit, but no number
+    for text, expected in (("3", 3), (" +3", 3), ("9" * 5000, 1024)):
         monkeypatch.setenv("AUTOSCHED_NUM_THREADS", text)
-        assert default_threads() >= 1
+        assert default_threads() == expected
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 7)
+    for text in ("many", "\u00b2", "\u0663", "1e3", "3.5", "3 ", "0", "-3", ""):
+        monkeypatch.setenv("AUTOSCHED_NUM_THREADS", text)
+        assert default_threads() == 7
     with pytest.raises(ValueError, match="at most 1024 threads"):
         WorkerPool().resize(1025)
