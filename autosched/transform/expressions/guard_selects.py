@@ -33,7 +33,7 @@ from autosched.tir.walk import map_children, map_expr_children
 from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.expressions.facts import Facts
 from autosched.transform.expressions.memory_bounds import MemoryBounds
-from autosched.transform.expressions.unsafe_values import divides_by_unknown, is_opaque
+from autosched.transform.expressions.unsafe_values import UNSAFE, divides_by_unknown, is_opaque
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -133,6 +133,8 @@ class _Guard:
 
     def _is_free(self, e: Expr) -> bool:
         """Whether `e` may be computed here although its value may not be used."""
+        if not kinds(e) & UNSAFE:
+            return True
         match e:
             case BufferLoad():
                 return self.memory.contains(e) and all(map(self._is_free, e.indices))

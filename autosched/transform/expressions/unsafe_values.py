@@ -6,6 +6,7 @@ from autosched.arith import Analyzer
 from autosched.tir.data import is_data
 from autosched.tir.expr import (
     Broadcast,
+    BufferLoad,
     Call,
     Div,
     Expr,
@@ -15,7 +16,11 @@ from autosched.tir.expr import (
     Mod,
 )
 from autosched.tir.intrin import EFFECTS, Effect
+from autosched.tir.kinds import bits_of
 from autosched.tir.op import gt, lt
+
+UNSAFE = bits_of(BufferLoad, Call, Div, FloorDiv, FloorMod, Mod)
+"""The kinds of nodes that may be unsafe, loads among them: values without any are safe."""
 
 
 def is_opaque(e: Expr) -> bool:

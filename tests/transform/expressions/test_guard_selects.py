@@ -14,6 +14,7 @@ from autosched.tir import interp
 from autosched.tir.expr import Expr
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
+from autosched.transform.expressions.facts import Facts
 from autosched.transform.expressions.guard_selects import GuardSelects
 from autosched.transform.framework.passes import Sequential
 from kit.pages import outcome_at_edges
@@ -209,3 +210,17 @@ def test_what_is_safe_is_a_vector_with_no_masks() -> None:
     text = str(lower_func(schedule_ops(sch, [A, B]), CPU))
     assert "Select(A[16:32] < broadcast(0.5, 16), " in text
     assert "predicate" not in text and "if_then_else" not in text
+
+
+def test_values_that_are_always_safe_need_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of 256 numbers is as many nested selects: 15 s were not enough for it."""
+
+    def none(*given: object) -> None:
+        raise AssertionError(given)
+
+    monkeypatch.setattr(Facts, "under", none)
+    table = "0.0"
+    for k in range(100):
+        table = f"Select(i == {k}, {k}.0, {table})"
+    func = function_of(f"A[i] * {table}")
+    assert GuardSelects()(func) is func
