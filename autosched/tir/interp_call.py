@@ -69,7 +69,8 @@ def _branch(c: ExprCompiler, e: Call) -> Value:
     if test.varying or condition.dtype.lanes > 1:
         outer, inner = c.mask, c.fresh("m")
         c.mask = inner
-        a, b = c.typed(c.expr(then), e.dtype), c.typed(c.expr(other), e.dtype)
+        with c.inside_lambda(inner):
+            a, b = c.typed(c.expr(then), e.dtype), c.typed(c.expr(other), e.dtype)
         c.mask = outer
         wide = e.dtype.lanes > 1 and condition.dtype.lanes == 1
         text = f"lane_axis({test.text})" if wide else test.text

@@ -85,6 +85,8 @@ from autosched.tir.kinds import bits_of, kinds
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import pre_order
 
+_HIGHEST = 25  # levels of an expression in one Python text; CPython allows 200 parentheses
+
 
 class ExprCompiler(ABC):
     """Compiles expressions.
@@ -107,6 +109,8 @@ class ExprCompiler(ABC):
         self.in_kernel = False
         self.eager_select = False
         self._counter = 0
+        self._height = 0
+        self._lambdas: list[str] = []
         # Tables of the kernel that is being compiled (`interp_hoist.py`).
         self.thread_vars: set[Var] = set()
         self.threads_alone: dict[Expr, bool] = {}
@@ -116,6 +120,10 @@ class ExprCompiler(ABC):
     @abstractmethod
     def before_statements(self, line: str) -> None:
         """Add a line to the start of the kernel."""
+
+    @abstractmethod
+    def emit(self, line: str) -> None:
+        """Add a line before the statement that is being compiled."""
 
     def fresh(self, prefix: str) -> str:
         """A new Python name."""
@@ -172,12 +180,30 @@ class ExprCompiler(ABC):
         if known is not None:
             return known
         rule = _RULES.get(type(e))
-        if rule is not None:
-            value = rule(self, e)
-            if value.varying and type(e) in HOISTABLE and of_threads_alone(self, e):
-                return hoisted(self, e, value)
-            return value
-        raise InterpreterError(f"{type(e).__name__} cannot be run: {e!r}")
+        if rule is None:
+            raise InterpreterError(f"{type(e).__name__} cannot be run: {e!r}")
+        around, self._height = self._height, 0
+        value = rule(self, e)
+        height, self._height = self._height + 1, around
+        if value.varying and type(e) in HOISTABLE and of_threads_alone(self, e):
+            return hoisted(self, e, value)
+        if height == _HIGHEST:
+            return self._apart(value)
+        self._height = max(height, around)
+        return value
+
+    def _apart(self, value: Value) -> Value:
+        """`value` as a call of a function of its own: Python limits nested parentheses."""
+        name, parameters = self.fresh("e"), ", ".join(self._lambdas)
+        self.emit(f"{name} = lambda {parameters}: {value.text}")
+        return value._replace(text=f"{name}({parameters})", strength=ATOM)
+
+    @contextmanager
+    def inside_lambda(self, *names: str) -> Iterator[None]:
+        """A context whose expressions may use `names`, the parameters of a lambda."""
+        self._lambdas += names
+        yield
+        del self._lambdas[-len(names) :]
 
     # -- leaves
 
@@ -332,7 +358,8 @@ class ExprCompiler(ABC):
             v = self.expr(e.value)
         name = self.fresh("v")
         self.names[e.var] = Value(name, ATOM, v.varying, v.low, v.high)
-        body = self.expr(e.body)
+        with self.inside_lambda(name):
+            body = self.expr(e.body)
         text = f"(lambda {name}: {body.text})({v.text})"
         return body._replace(text=text, strength=ATOM, varying=v.varying or body.varying)
 

@@ -138,7 +138,8 @@ def _combiner(c: StmtCompiler, reducer: CommReducer) -> str:
         c.names[var] = Value(name, ATOM, True, int(bounds[0]), int(bounds[1]))
         names.append(name)
     mask, c.mask = c.mask, "True"
-    results = "".join(f"{c.expr(r).text}, " for r in reducer.result)
+    with c.inside_lambda(*names):
+        results = "".join(f"{c.expr(r).text}, " for r in reducer.result)
     c.mask = mask
     return f"lambda {', '.join(names)}: ({results})"
 

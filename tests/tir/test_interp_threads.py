@@ -17,6 +17,7 @@ from autosched.tir.expr import (
     CommReducer,
     Expr,
     IntImm,
+    Let,
     Ramp,
     Range,
     StringImm,
@@ -469,3 +470,25 @@ def test_one_of_two_values_has_its_type_where_the_other_is_of_each_thread(
     for eager in (False, True):
         interp.run(func, [given, found], eager_select=eager)
         np.testing.assert_array_equal(found, np.full(4, 1 << 63, np.uint64))
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_an_expression_that_is_nested_deeply(tir: type[Programs], threads: bool) -> None:
+    """Python takes 200 parentheses in one another. Values stay behind their conditions."""
+    A, B = decl_buffer((8,), name="A"), decl_buffer((8,), name="B")
+    axis = tir.thread("threadIdx.x")
+    t = axis.var if threads else I
+    value: Expr = BufferLoad(A, (t,))
+    for k in range(150):
+        x = Var("x", float32)
+        less = Let(x, value, x - op.const(1.0))
+        before = BufferLoad(A, (t - 1,))  # out of bounds for the first, which never takes it
+        value = Call(float32, "if_then_else", (t < k % 8 + 1, less, before))
+    store = BufferStore(B, value, (t,))
+    body = tir.launch(store, (axis, 8)) if threads else tir.loop(I, 8, store)
+    a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    interp.run(tir.func([A, B], body), [a, b])
+    expected = a
+    for k in range(150):
+        expected = np.where(np.arange(8) < k % 8 + 1, expected - 1, a - 1)
+    assert b.tolist() == expected.tolist()
