@@ -165,7 +165,7 @@ class Standings:
         group.candidates += not again
         if result.valid and result.cost < group.entry.least_seconds:
             group.impossible += 1
-        elif result.valid and group.ranking.may_lead(record) and not self._applying(record):
+        elif result.valid and self._may_rank(group, record) and not self._applying(record):
             pass
         elif result.valid:
             group.valid += not again
@@ -173,6 +173,12 @@ class Standings:
             if self.times:
                 number = number_of(record)
                 group.times[number] = min(result.cost, group.times.get(number, result.cost))
+
+    def _may_rank(self, group: Group, record: Record) -> bool:
+        """Whether the record may be one of the `most` best."""
+        if self.most == 1 or is_race(record):
+            return group.ranking.may_lead(record)
+        return not group.ranking.is_too_slow(record.result.cost)
 
     def _tell_doubted(self, path: Path, warning: Tell) -> None:
         for key, task in self.tasks.items():

@@ -42,7 +42,7 @@ class Applying:
     def tell(self, path: Path | str, warning: Tell) -> None:
         """Call `warning` for each task of the file with records that were found, and forget them.
 
-        They are those that would have been the best.
+        They are those that would have been the best, or among those that are asked for.
         """
         for key, number in self._number.items():
             task = self._tasks[key]

@@ -140,6 +140,18 @@ def test_the_best_is_one_whose_steps_apply(cli: Cli, tmp_path: Path) -> None:
     assert done.status == 3 and "there are only 3 stages" in done.err
 
 
+def test_the_next_best_are_some_whose_steps_apply(cli: Cli, tmp_path: Path) -> None:
+    """The second is what would be the best without the first."""
+    wrong = replace(record(0, 2e-3), steps=steps_from_json([["PR", 99, 0, "x$16"]]))
+    path = write(tmp_path / "r.jsonl", [record(0, 1e-3), wrong, record(1, 3e-3)])
+    done = cli("records", "top", 2, path, "--json")
+    (group,) = json.loads(done.out)["groups"]
+    assert [each["index"] for each in group["top"]] == [0, 2]
+    assert "1 record of matmul(M=16, N=16, K=16) passed over whose steps do not" in done.err
+    cli("records", "trim", path, "--best", 2, "-o", "small.jsonl")
+    assert [r.result.cost for r in read_log("small.jsonl").records] == [1e-3, 3e-3]
+
+
 def test_races_say_nothing_of_other_machines(cli: Cli, tmp_path: Path) -> None:
     """Whoever looks for the best takes the fastest of each machine's bests, before and after."""
     task = entry(cpu=SLOW)
