@@ -123,7 +123,7 @@ class Kernel:
         for i, (p, value) in enumerate(zip(self.parameters, values, strict=True)):
             try:
                 array = view_of(value)
-            except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+            except Exception as error:  # whatever a library's arrays raise
                 raise self._refusal(i, no_view(value, error)) from error
             hint = "; kernel.prepare stores it so" if p.dims else ""
             problem = array_problem(

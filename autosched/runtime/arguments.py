@@ -35,7 +35,7 @@ def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndar
     """
     try:
         return view_of(value)
-    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever a library's arrays raise
         raise _refuse(symbol, position, spec, no_view(value, error)) from error
 
 

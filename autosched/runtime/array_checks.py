@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 MASKED = "is a masked array, whose mask is not seen; pass its .filled(VALUE), or its .data"
+_SAYING = (AttributeError, BufferError, RuntimeError, TypeError, ValueError)
+"""Errors whose text is a sentence; that of a KeyError is the key alone."""
 _FOREIGN = {f"torch.{name}": name for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
 
 
@@ -84,6 +86,8 @@ def no_view(value: Any, error: Exception) -> str:
             f"{kind}; convert it with numpy.asarray"
         )
     why = str(error).rstrip(".")
+    if not why or not isinstance(error, _SAYING):
+        why = f"{type(error).__name__}: {why}" if why else type(error).__name__
     if "use tensor." not in why.lower():  # PyTorch's own remedy, such as tensor.detach()
         why += "; copy it to a NumPy array first"
     return f"({kind}) cannot be viewed in host memory: {why}"

@@ -17,7 +17,7 @@ from autosched.codegen.llvm_compile import compile_object
 from autosched.codegen.llvm_host import called_outside, emit_host, module_messages
 from autosched.codegen.llvm_storage import keep_registers
 from autosched.errors import MeasureError
-from autosched.runtime.array_checks import MASKED
+from autosched.runtime.array_checks import MASKED, no_view
 from autosched.runtime.artifact import written
 from autosched.runtime.cpu import callable_addresses, registered
 from autosched.runtime.native import load_object
@@ -185,9 +185,9 @@ class HostFunction:
             return value
         try:
             return np.from_dlpack(value)
-        except (TypeError, BufferError, RuntimeError, ValueError) as error:
+        except Exception as error:  # whatever the library raises
             raise MeasureError(
-                f"{self._where(position)}: cannot be viewed in host memory: {error}", stage="run"
+                f"{self._where(position)} {no_view(value, error)}", stage="run"
             ) from error
 
     def _where(self, position: int) -> str:

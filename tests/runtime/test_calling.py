@@ -76,6 +76,35 @@ class Tensor(Dlpack):
         return SimpleNamespace(nbytes=lambda: self.array.nbytes)
 
 
+class Failing(Dlpack):
+    """An array whose library fails when it is viewed."""
+
+    def __init__(self, array: Array, error: Exception) -> None:
+        super().__init__(array)
+        self.error = error
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyError("cuda:0"), "KeyError: 'cuda:0'; copy"),
+        (NotImplementedError(), "NotImplementedError; copy"),
+        (ZeroDivisionError("no strides"), "ZeroDivisionError: no strides; copy"),
+        (BufferError("it moved."), "it moved; copy"),
+    ],
+)
+def test_whatever_a_library_raises_names_the_argument(
+    kernel: CpuKernel, arrays: tuple[Array, Array, Array], error: Exception, said: str
+) -> None:
+    a, b, _ = arrays
+    message = rf"argument 2 \(B\) \(Failing\) cannot be viewed in host memory: {said}"
+    with pytest.raises(MeasureError, match=message):
+        kernel(a, Failing(b, error))
+
+
 def test_tensors_of_pytorch(kernel: CpuKernel, arrays: tuple[Array, Array, Array]) -> None:
     a, b, c = arrays
     wanted = a @ b
