@@ -43,6 +43,7 @@ _HIDING = {
     *CMAKE_TARGETS,
 }
 """Names that files must not have: others would be hidden by them, or CMake reserves them."""
+_LONGEST_NAME = 200  # file systems allow 255 bytes, and the files have endings
 _PLAIN_CPUS = ("", "generic", "x86-64")
 
 
@@ -233,7 +234,12 @@ def _name(candidates: Sequence[Candidate], options: ExportOptions, taken: Collec
     if not name:
         operators = {c.operator(taken) for c in candidates}
         name = operators.pop() if len(operators) == 1 else "kernels"
-        return name if name not in _HIDING else f"{name}_kernels"
+        name = name if name not in _HIDING else f"{name}_kernels"
+    if len(name) > _LONGEST_NAME:
+        raise ConfigError(
+            f"the name {name[:20]}... has {len(name)} letters, more than the {_LONGEST_NAME} that "
+            "the names of the files leave; give another"
+        )
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
         raise ConfigError(
             f"the name {name!r} is not an identifier in both C and Python; give another"

@@ -891,6 +891,7 @@ ONE = [record(matmul(8))]
         ([*ONE, record(matmul(9, cpu="znver2"))], ExportOptions(), "one library is for one CPU"),
         (ONE, ExportOptions(name="a-b"), "'a-b' is not an identifier"),
         (ONE, ExportOptions(name="lambda"), "'lambda' is not an identifier in both C and Python"),
+        (ONE, ExportOptions(name="n" * 300), "nnn... has 300 letters, more than the 200"),
         (ONE, ExportOptions(also=({"M": 3},)), r"need a function that chooses by shape"),
         (ONE, ExportOptions(archs=("sm_80",)), "are for CUDA kernels only"),
         ([cuda_record()], ExportOptions(dispatch=True), "is for CPU kernels only"),
