@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp, lgamma, log, log1p
-from statistics import median
 
 import numpy as np
 
@@ -65,7 +64,12 @@ def two_speeds(seconds: Sequence[float]) -> tuple[float, float] | None:
     ordered = sorted(seconds)
     least = max(2, round(_SHARE * len(ordered)))
     for cut in range(least, len(ordered) - least + 1):
-        low, high = median(ordered[:cut]), median(ordered[cut:])
+        low, high = _median(ordered, 0, cut), _median(ordered, cut, len(ordered))
         if high >= _APART * low and 2 * log(ordered[cut] / ordered[cut - 1]) >= log(high / low):
             return low, high
     return None
+
+
+def _median(ordered: Sequence[float], start: int, end: int) -> float:
+    """The median of a part of sorted numbers."""
+    return (ordered[(start + end - 1) // 2] + ordered[(start + end) // 2]) / 2
