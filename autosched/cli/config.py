@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -63,6 +64,15 @@ _OWN_PASSES: dict[str, Any] = {
 MOST = 2**31 - 1
 Count = Annotated[PositiveInt, Field(le=MOST)]
 """A number of things, for which arrays of them may be made."""
+
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError(f"expected the path of a file, found {value!r:.80}")
+    return value
+
+
+FilePath = Annotated[str, AfterValidator(_without_nul)]
 
 
 class _Section(BaseModel):
@@ -245,7 +255,7 @@ class CostModelSection(_Section):
     features: FeatureSetName = Field(
         default=TUNING, description="the feature set that the model learns from"
     )
-    file: str | None = Field(
+    file: FilePath | None = Field(
         default=None, description="file of the model: loaded if it exists, saved after the run"
     )
     pretrained: bool = Field(
@@ -371,7 +381,7 @@ class Config(_Section):
     weight: PositiveFloat = Field(
         default=1.0, description="weight of this task in a run of several"
     )
-    records: str | None = Field(default=None, description="record file; default <name>.jsonl")
+    records: FilePath | None = Field(default=None, description="record file; default <name>.jsonl")
 
     @field_validator("name")
     @classmethod

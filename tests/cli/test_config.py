@@ -66,6 +66,8 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
         (WORKLOAD + "search:\n  trails: 3\n", r":3: unknown key 'search.trails'.*'trials'"),
         (WORKLOAD + "search: {trials: many}\n", r":2: search\.trials: .*found text 'many'"),
         (WORKLOAD + "search: {trials: 0}\n", r"greater than 0, found 0"),
+        (WORKLOAD + 'records: "a\\0"\n', r":2: records: expected the path of a file, found"),
+        (WORKLOAD + 'cost_model: {file: "\\0"}\n', r":2: cost_model\.file: expected the path of"),
         (
             WORKLOAD + "search: {trials: 9999999999}\n",
             r"trials: .*less than or equal to 2147483647",
