@@ -28,7 +28,7 @@ from typing import Any
 from autosched.errors import CompileError, ConfigError, ScheduleError
 from autosched.measure.journal import SUFFIX
 from autosched.measure.log_lines import log_lines
-from autosched.measure.record_log import RecordLog, is_at
+from autosched.measure.record_log import RecordLog, RecordsError, is_at
 from autosched.measure.records import LogContents, Record, is_head, is_later, read_log
 from autosched.measure.standing import dated
 from autosched.output_file import replacing, takes_records
@@ -168,16 +168,17 @@ class KernelCache:
         was killed. Records of a later version stay. A file that holds no records is put aside.
         """
         path, part = self.file(task), self._beside(task, _PART)
-        for each in (path, part):
-            if each.exists() and not (each.is_file() and takes_records(each)):
-                aside = unused(each.with_name(each.name + ".damaged"))
-                each.replace(aside)
-                warning(f"{each} of the cache holds no records; it was renamed to {aside.name}")
-        if path.exists():
-            known = read_log(part) if part.exists() else LogContents()
-            found = read_log(path)
-            _keep(part, _later(path, found), _later(part, known))
-            _append(part, _news(known, found, task))
+        with _writing(self.folder):
+            for each in (path, part):
+                if each.exists() and not (each.is_file() and takes_records(each)):
+                    aside = unused(each.with_name(each.name + ".damaged"))
+                    each.replace(aside)
+                    warning(f"{each} of the cache holds no records; it was renamed to {aside.name}")
+            if path.exists():
+                known = read_log(part) if part.exists() else LogContents()
+                found = read_log(path)
+                _keep(part, _later(path, found), _later(part, known))
+                _append(part, _news(known, found, task))
         return part
 
     def publish(self, task: Task) -> None:
@@ -194,7 +195,7 @@ class KernelCache:
             known = read_log(path) if path.exists() else LogContents()
             news = _news(known, contents, task)
             if news.records:
-                with replacing(path) as partial:
+                with _writing(self.folder), replacing(path) as partial:
                     _keep(partial, _later(path, known))
                     _append(partial, _together(known, news))
         return len(news.records)
@@ -296,10 +297,27 @@ def _acquire(path: Path, waiting: Callable[[], None]) -> int:
     except BlockingIOError:
         raise
     except OSError as error:
-        raise ConfigError(
-            f"cannot write to the cache of kernels {path.parent}: {error.strerror}; set {VARIABLE} "
-            "to a folder that you can write to"
-        ) from error
+        raise _cannot_write(path.parent, error) from error
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """A context in which files of the cache are written. Raises ConfigError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+    except RecordsError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        raise _cannot_write(folder, error.__cause__) from error
+
+
+def _cannot_write(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"cannot write to the cache of kernels {folder}: {error.strerror}; set {VARIABLE} to a "
+        "folder that you can write to"
+    )
 
 
 def _lock(file: int, waiting: Callable[[], None]) -> None:

@@ -1,6 +1,8 @@
 """`autosched cache`: what is kept for Python programs."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ from autosched.codegen.cubin_cache import CubinCache
 from autosched.codegen.nvrtc import Compiled
 from autosched.measure.records import read_log
 from autosched.measure.standing import best_of
+from autosched.session import kernel_cache
 from autosched.task import Task
 from kit.cli import Cli
+from kit.full_disk import limit_room, nothing
 from kit.records import record, write
 
 
@@ -47,6 +51,26 @@ def test_records_are_added_listed_and_found(cli: Cli, log: Path, folder: Path) -
     kernel = autosched.kernel("matmul", M=16, N=16, K=16)
     assert kernel.origin is not None
     assert read_log(file).records == read_log(log).records
+
+
+@pytest.mark.parametrize("of_a_later_version", [False, True])
+def test_a_disk_that_is_full_is_said_of_the_cache(
+    cli: Cli, log: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, of_a_later_version: bool
+) -> None:
+    """It was said of a file with another name, or of none."""
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if of_a_later_version:
+        monkeypatch.setattr(kernel_cache, "_keep", full)
+    else:
+        limit_room(monkeypatch, nothing)
+    done = cli("cache", "add", log)
+    assert done.status == 2
+    said = f"cannot write to the cache of kernels {folder}: No space left on device; set"
+    assert said in done.err and "Errno" not in done.err
+    assert not list(folder.glob("*.jsonl*"))
 
 
 def test_a_task_without_a_workload_is_listed_by_its_key(cli: Cli, log: Path, folder: Path) -> None:
