@@ -115,15 +115,46 @@ def _te(task: Task, record: Record) -> None:
 
 def _python(task: Task, record: Record) -> None:
     title = _title(task, record).replace("\\", "\\\\").replace('"', '\\"')
-    code = python_program(task.dag, record.steps, "task.dag", ("Task", "lower", "task", "print"))
-    lowered = "print(lower(s, task.tensors, task.target, lenient=True))"
+    rewritten = _rewritten(task, record)
+    imports, source, dag, arguments = "", "", "task.dag", "task.tensors"
+    if rewritten.changes:
+        imports, source = _IMPORTS, _rewrite_of(record)
+        dag, arguments = "dag", "dag.arguments_of(s)"
+    code = python_program(rewritten.dag, rewritten.steps, dag, _TAKEN)
+    lowered = f"print(lower(s, {arguments}, task.target, lenient=True))"
     if task.lowering:
         lowered = f"with task.lowering.context():\n    {lowered}"
     plain(
         f'"""The schedule of {title}; running it prints its TIR."""\n\n'
-        "from autosched import Task, te\nfrom autosched.driver import lower\n\n"
+        f"from autosched import Task, te\nfrom autosched.driver import lower\n{imports}\n"
         f"task = {python_of(task)}\n"
-        f"{code}{lowered}"
+        f"{source}{code}{lowered}"
+    )
+
+
+_TAKEN = [
+    "Task",
+    "dag",
+    "list",
+    "lower",
+    "print",
+    "rewrite_layout",
+    "steps",
+    "steps_from_json",
+    "task",
+]
+_IMPORTS = (
+    "from autosched.state.layout_rewrite import rewrite_layout\n"
+    "from autosched.state.steps import steps_from_json\n"
+)
+
+
+def _rewrite_of(record: Record) -> str:
+    """Code that stores the inputs of the task as the record's steps suggest."""
+    steps = pformat(record.to_json()["steps"], width=90).replace("\n", "\n    ")
+    return (
+        f"steps = steps_from_json(\n    {steps}\n)\n"
+        "dag = rewrite_layout(task.dag, steps, task.layout).dag\n"
     )
 
 

@@ -113,7 +113,12 @@ class ComputeDAG:
         Raises ScheduleError naming the step when one is illegal. `driver.apply_steps` also takes
         a layout option.
         """
-        return self.replay(steps).schedule, list(self.tensors)
+        schedule = self.replay(steps).schedule
+        return schedule, self.arguments_of(schedule)
+
+    def arguments_of(self, schedule: Schedule) -> list[Tensor]:
+        """The argument tensors of a schedule that is complete."""
+        return list(self.tensors)
 
     def state_of(self, steps: Iterable[Step]) -> State:
         """The loop state that `steps` lead to, without inferred bounds."""

@@ -11,13 +11,12 @@ before:                                       after:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from string import ascii_lowercase
 
 from autosched.layout import LayoutChange
 from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
-from autosched.state.steps import Step
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.instruction_stages import PACKED
@@ -33,13 +32,13 @@ class PackedDAG(ComputeDAG):
         super().__init__(dag.tensors, dag.ops)
         self.packed = tuple(packed)
 
-    def apply_steps(self, steps: Iterable[Step]) -> tuple[Schedule, list[Tensor]]:
-        """The schedule that `steps` describe, without the packing, and the argument tensors."""
-        schedule, tensors = super().apply_steps(steps)
+    def arguments_of(self, schedule: Schedule) -> list[Tensor]:
+        """The argument tensors, after the packing is taken out of `schedule`."""
+        tensors = super().arguments_of(schedule)
         for change in self.packed:
             given = tensors[change.position]
             tensors[change.position] = _as_argument(schedule, given, change)
-        return schedule, tensors
+        return tensors
 
 
 def _as_argument(schedule: Schedule, given: Tensor, change: LayoutChange) -> Tensor:

@@ -13,12 +13,15 @@ import pytest
 
 from autosched.driver import lower, lower_steps
 from autosched.errors import ScheduleError
+from autosched.layout import LayoutOption
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import Record
 from autosched.measure.result import Failure, MeasureResult
 from autosched.search.space import SearchSpace
+from autosched.state.layout_rewrite import rewrite_layout
+from autosched.state.packed_inputs import PackedDAG
 from autosched.state.steps import Step, steps_from_json
-from autosched.target import cuda_target
+from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
 from kit.cli import Cli, MakeRecord
 from kit.golden_lines import golden_candidates
@@ -181,6 +184,32 @@ def test_the_printed_program_of_a_vectorized_loop_without_a_known_extent(
     assert_programs_print_tir(cli, tmp_path, task, found[:1])
 
 
+@pytest.mark.parametrize(
+    ("layout", "packed"),
+    [("insert-transform-stage", False), ("pre-transformed", False), ("pre-transformed", True)],
+)
+def test_the_printed_program_stores_inputs_as_the_task_says(
+    cli: Cli, tmp_path: Path, layout: str, packed: bool
+) -> None:
+    """Also those that an instruction packs. It printed the TIR of the plain inputs."""
+    target = cpu_target(threads=2)
+    types = {}
+    if packed:
+        features = "+avx512vnni,+avx512f,+avx2"
+        target = replace(target, cpu="icelake-server", features=features, vector_bytes=64)
+        types = {"in_dtype": "uint8", "weight_dtype": "int8", "out_dtype": "int32"}
+    task = Task.from_workload(
+        "matmul", target=target, layout_rewrite=layout, M=32, N=64, K=64, **types
+    )
+    space, rng = SearchSpace(task), np.random.default_rng(0)
+    found = [s for sketch in space.sketches for s in space.sample(rng, 1, sketch=sketch)]
+    rewritten = [rewrite_layout(task.dag, steps, task.layout) for steps in found]
+    assert packed == any(isinstance(each.dag, PackedDAG) for each in rewritten)
+    kept = [steps for steps, each in zip(found, rewritten, strict=True) if each.changes]
+    assert kept
+    assert_programs_print_tir(cli, tmp_path, task, kept)
+
+
 def assert_programs_print_tir(
     cli: Cli, tmp_path: Path, task: Task, found: Iterable[tuple[Step, ...]]
 ) -> None:
@@ -188,11 +217,12 @@ def assert_programs_print_tir(
     RecordLog(tmp_path / "r.jsonl").append(records)
     for index, made in enumerate(records):
         done = cli("show", "r.jsonl", "--as", "python", "--index", index)
-        assert (done.status, done.err) == (0, "")
+        assert done.status == 0
+        assert (done.err == "") == (task.layout == LayoutOption.NO_REWRITE)  # otherwise notes
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(done.out, "shown.py", "exec"), {"__name__": "__main__"})
-        expected = lower_steps(task.dag, made.steps, task.target)
+        expected = lower_steps(task.dag, made.steps, task.target, layout=task.layout)
         assert printed.getvalue() == f"{expected}\n"
 
 
