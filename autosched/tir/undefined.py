@@ -38,15 +38,24 @@ def bound_variables(body: Stmt) -> set[Var]:
 
 def undefined(body: Stmt) -> set[Var]:
     """The variables and pointers that `body` uses and does not bind."""
-    used: set[Var] = set()
+    return set[Var]().union(*_used(body)) - bound_variables(body)
+
+
+def is_used(var: Var, body: Stmt) -> bool:
+    """Whether `body` uses the variable or pointer, which it does not bind."""
+    return any(var in some for some in _used(body))
+
+
+def _used(body: Stmt) -> Iterator[frozenset[Var]]:
+    """The variables and pointers that the parts of `body` use, in statement order."""
     for s in stmts(body):
         for e in direct_exprs(s):
-            used |= free_vars(e)
+            yield free_vars(e)
     for buffer in buffers_in(body):
-        used.add(buffer.data)
+        yield frozenset((buffer.data,))
         for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            used |= set() if size is None else free_vars(size)
-    return used - bound_variables(body)
+            if size is not None:
+                yield free_vars(size)
 
 
 def buffers_in(body: Stmt) -> Iterator[Buffer]:

@@ -64,7 +64,7 @@ from autosched.tir.stmt import (
     nop,
     seq,
 )
-from autosched.tir.undefined import undefined
+from autosched.tir.undefined import is_used
 from autosched.tir.walk import map_children
 from autosched.transform.dataflow.dead_stores import remove_dead_stores
 from autosched.transform.dataflow.known_values import use_known_values
@@ -145,7 +145,7 @@ class _RemoveNoOp:
         assert isinstance(new, LetStmt)
         if is_nop(new.body):
             return _effects(s.value)
-        unused = not has_side_effect(s.value) and s.var not in undefined(new.body)
+        unused = not has_side_effect(s.value) and not is_used(s.var, new.body)
         return new.body if unused else new
 
     def _attr(self, s: Stmt) -> Stmt:

@@ -1,9 +1,11 @@
+import time
+
 import pytest
 
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Call, IntImm, StringImm, Var
-from autosched.tir.op import const, ge, lt, mul
+from autosched.tir.op import add, const, ge, lt, mul
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -89,3 +91,15 @@ def test_store_to_another_element_stays(make_func: MakeFunc) -> None:
     move = BufferStore(A, A[i + 1], (i,))
     before = make_func(loop(i, 4, IfThenElse(ge(i, 1), move)), A)
     assert RemoveNoOp()(before) is before
+
+
+def test_many_nested_lets_take_no_time(make_func: MakeFunc) -> None:
+    """All that is inside of each was looked at in full, so that 2,000 took 20 s."""
+    names = [Var(f"x{k}") for k in range(1500)]
+    body: Stmt = BufferStore(A, const(1.0), (names[-1],))
+    for k in reversed(range(len(names))):
+        body = LetStmt(names[k], add(names[k - 1], IntImm(1)) if k else i, body)
+    func = make_func(loop(i, 4, body), A)
+    start = time.perf_counter()
+    assert RemoveNoOp()(func) is func
+    assert time.perf_counter() - start < 3
