@@ -31,8 +31,10 @@ from autosched.torch.recorded import best_by_computation  # noqa: E402
 from kit.torch_models import (  # noqa: E402
     Calls,
     Counting,
+    Decorated,
     Named,
     Transformer,
+    Unnamed,
     agree,
     drawn,
     filled,
@@ -189,6 +191,21 @@ def test_arguments_by_name() -> None:
         fast(x, x=x, mask=mask, bias=y)
     more = agree(model, x, mask, y, bias=z)
     same_as(model, more, x, mask, z, bias=y)
+
+
+def test_arguments_that_are_left_out_are_given_by_name() -> None:
+    model, (x, mask) = filled(Decorated()), drawn((5, 3), (5, 4))
+    agree(model, x)
+    fast = agree(model, x, mask=mask)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(fast(x, mask), fast(mask=mask, x=x))
+
+
+def test_arguments_without_a_name() -> None:
+    model, (x, bias) = filled(Unnamed(nn.Linear(3, 4))), drawn((5, 3), (5, 4))
+    fast = agree(model, x, bias=bias)
+    same_as(model, fast, x, 2.0, bias)
 
 
 def same_as(model: Any, fast: Any, *inputs: Any, **named: Any) -> None:

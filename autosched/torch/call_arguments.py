@@ -19,9 +19,13 @@ PLAIN = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a model: those that a position may give, and the plain defaults of all."""
+    """The parameters of a model: those that a position may give, and the plain defaults of all.
+
+    Of the first, `unnamed` are those that no name may give.
+    """
 
     positional: tuple[str, ...]
+    unnamed: tuple[str, ...]
     defaults: Mapping[str, Any]
 
     def by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,14 +40,23 @@ class Parameters:
         first = [name for name in places if name in given]
         return {name: given[name] for name in (*first, *(n for n in given if n not in first))}
 
-    def split(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The call of what `by_name` returns: by position as far as they go, the others by name."""
+    def by_position(self, arguments: Mapping[str, Any]) -> int:
+        """How many arguments, of what `by_name` returns, a call may give by position."""
         names = list(arguments)
         end = next((i for i, p in enumerate(self.positional) if names[i : i + 1] != [p]), None)
         if end is None:
             end = sum(name in self.positional or name.isdigit() for name in names)
-        values = tuple(arguments[name] for name in names[:end])
-        return values, {name: arguments[name] for name in names[end:]}
+        return end
+
+    def split(
+        self, arguments: Mapping[str, Any], given: int
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call of what `by_name` returns: as many by position as were `given` so, the others
+        by name, where they have one: a decorator of `forward` may look for them there.
+        """
+        values = list(arguments.values())
+        end = max(given, sum(name in self.unnamed for name in arguments))
+        return tuple(values[:end]), dict(list(arguments.items())[end:])
 
     def twice(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> bool:
         """Whether a call gives an argument by position and by name, which Python refuses."""
@@ -57,6 +70,7 @@ def parameters_of(model: Any) -> Parameters:
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return Parameters(
         tuple(p.name for p in several if p.kind in places),
+        tuple(p.name for p in several if p.kind is inspect.Parameter.POSITIONAL_ONLY),
         {p.name: p.default for p in several if isinstance(p.default, PLAIN)},
     )
 

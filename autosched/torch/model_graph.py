@@ -52,7 +52,8 @@ def exported(model: Any, inputs: Sequence[Any], named: Mapping[str, Any] | None 
         )
     check_examples(model, inputs, named or {})
     parameters = parameters_of(model)
-    return traced(model, *parameters.split(parameters.by_name(inputs, named or {})))
+    arguments = parameters.by_name(inputs, named or {})
+    return traced(model, *parameters.split(arguments, len(inputs)))
 
 
 def _is_exported(model: Any) -> bool:

@@ -47,7 +47,7 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
         self._wanted = _texts(examples, named_examples)
         order = self._signature.by_name(examples, named_examples)
         self._names = tuple(order)
-        self._by_position = len(self._signature.split(order)[0])
+        self._by_position = self._signature.by_position(order)
         self._examples = tuple(map(_kind, order.values()))
         self._strides = list(map(_strides, order.values()))
         self._told: set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -202,6 +203,34 @@ class Named(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missin
         y = self.linear(x) * factor
         y = y if mask is None else y * mask
         return {"y": sum((*more, *others.values()), y)}
+
+
+class Decorated(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A model whose decorated `forward` sets an argument by name, as those of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear: Any = nn.Linear(3, 4)
+
+    def compute(self, x: Tensor, mask: Any = None, cached: Any = None, **others: Any) -> Tensor:
+        y = self.linear(x) if mask is None else self.linear(x) * mask
+        return y if cached else y + 1
+
+    @functools.wraps(compute)
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:
+        return self.compute(*inputs, **{**named, "cached": False})
+
+
+class Unnamed(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A model with an argument that no name can give, and which has a default."""
+
+    def __init__(self, linear: Any) -> None:
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x: Tensor, factor: float = 2.0, /, bias: Any = None) -> Tensor:
+        y = self.linear(x) * factor
+        return y if bias is None else y + bias
 
 
 class Causal(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
