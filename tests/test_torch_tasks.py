@@ -366,7 +366,7 @@ FOLLOWERS_THAT_STAY: list[Callable[[Tensor], Any]] = [
     lambda y: torch.ops.aten.elu(y, 1, 2),
     lambda y: y.double().relu(),
     lambda y: F.batch_norm(y, None, None, training=True),
-    lambda y: F.batch_norm(y, torch.ones(4).cumsum(0), torch.ones(4).cumsum(0)),  # no constants
+    lambda y: F.batch_norm(y, torch.ones(4).cumprod(0), torch.ones(4).cumprod(0)),  # no constants
 ]
 
 

@@ -442,6 +442,34 @@ def test_angles_are_worked_out_once() -> None:
     assert not names_in(agree(filled(Calls(function, nn.Linear(4, 3))), *drawn((5, 4))))
 
 
+def test_masks_and_positions_are_worked_out_once() -> None:
+    def function(linear: Any, table: Any, x: Tensor) -> Tensor:
+        places = torch.arange(5)[None]
+        joined = torch.diff(places, prepend=places[:, :1] - 1) != 1
+        parts = joined.cumsum(-1)
+        kept = places[..., None].new_ones((), dtype=torch.bool) & (parts == parts.mT)
+        kept = kept & (places <= places.mT) & torch.ones_like(x[0, :, :1], dtype=torch.bool)
+        y = linear(x) + table(places) + table(torch.zeros_like(x[..., 0], dtype=torch.long))
+        return F.scaled_dot_product_attention(y, y, y, kept)
+
+    model, (x,) = filled(Calls(function, nn.Linear(4, 4), nn.Embedding(6, 4))), drawn((1, 5, 4))
+    fast = agree(model, x)
+    assert [r.kind for r in fast.report.replaced] == ["linear+add+add", "masked_attention"]
+    assert names_in(fast) == {"reshape"}  # of the input and the result
+    same_as(model, fast, -x)
+
+
+def test_what_is_filled_may_depend_on_values() -> None:
+    def function(linear: Any, x: Tensor) -> tuple[Tensor, ...]:
+        chosen = torch.nonzero(x.flatten())
+        number = x.max().item()
+        return linear(x) * torch.full_like(x, number), torch.ones_like(chosen)
+
+    model, (x,) = filled(Calls(function, nn.Linear(4, 4))), drawn((3, 4))
+    fast = agree(model, x)
+    same_as(model, fast, x * 2)
+
+
 PACKED = steps_from_json([["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]])
 
 

@@ -21,6 +21,7 @@ from torch import fx
 from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.torch.call_arguments import check_examples, parameters_of
+from autosched.torch.pure import FILLED, PURE
 from autosched.torch.strides import settle_strides
 from autosched.torch.written_buffers import (
     is_write,
@@ -317,29 +318,43 @@ class Constants:
             return attribute_of(self._module, node.target).detach()
         if node.op == "placeholder":
             return self.given[node].detach()
-        args, kwargs = fx.map_arg(self._calls[node], self.value)
+        args, kwargs = self._calls[node]
+        if node.target in FILLED:
+            args = (_like(args[0]), *args[1:])
+        args, kwargs = fx.map_arg((args, kwargs), self.value)
         with torch.no_grad():
             return node.target(*args, **kwargs)
 
     def leaves(self, node: Node) -> set[Node]:
         """The weights that a constant node is computed from."""
-        if not node.all_input_nodes:
-            return {node}
-        return {leaf for each in _inputs(node) for leaf in self.leaves(each)}
+        return {leaf for each in _inputs(node) for leaf in self.leaves(each)} or {node}
 
     def _is_constant(self, node: Node) -> bool:
         if node.op == "get_attr":
             return node.target not in self._written and value_of(node) is not None
         if node.op == "placeholder":
             return node in self.given
-        pure = node.op == "call_function" and node.target in _PURE
+        pure = node.op == "call_function" and node.target in PURE
+        pure = pure and (node.target not in FILLED or _has_known_size(node.args[0]))
         self._calls[node] = node.args, dict(node.kwargs)
         return pure and all(each in self for each in _inputs(node))
 
 
 def _inputs(node: Node) -> Iterable[Node]:
+    """The nodes whose elements the node's depend on."""
     found: Iterable[Node] = node.all_input_nodes
-    return found
+    return [each for each in found if node.target not in FILLED or each is not node.args[0]]
+
+
+def _has_known_size(node: Node) -> bool:
+    value = value_of(node)
+    return value is not None and all(isinstance(size, int) for size in value.shape)
+
+
+def _like(node: Node) -> Tensor:
+    """A tensor that is stored as the node is, of any values."""
+    value = value_of(node)
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
 
 _aten = torch.ops.aten
@@ -360,97 +375,3 @@ SAME_ELEMENTS = {
 """Nodes whose result has the elements of their input in their order, if both are contiguous."""
 
 _CHECK = _aten._assert_tensor_metadata.default
-_PURE = {
-    _aten.t.default,
-    _aten.transpose.int,
-    _aten.permute.default,
-    _aten.view.default,
-    _aten.reshape.default,
-    _aten.unsqueeze.default,
-    _aten.squeeze.dim,
-    _aten.clone.default,
-    _aten.contiguous.default,
-    _aten.mul.Tensor,
-    _aten.add.Tensor,
-    _aten.sub.Tensor,
-    _aten.div.Tensor,
-    _aten.ones.default,
-    _aten.zeros.default,
-    _aten.full.default,
-    _aten.arange.default,
-    _aten.arange.start,
-    _aten.arange.start_step,
-    _aten.sin.default,
-    _aten.cos.default,
-    _aten.exp.default,
-    _aten.neg.default,
-    _aten.reciprocal.default,
-    _aten.pow.Scalar,
-    _aten.pow.Tensor_Scalar,
-    _aten.cat.default,
-    _aten.ones_like.default,
-    _aten.zeros_like.default,
-    _aten.triu.default,
-    _aten.tril.default,
-    _aten._to_copy.default,
-    _aten.logical_not.default,
-    _aten.logical_and.default,
-    _aten.logical_or.default,
-    _aten.bitwise_not.default,
-    _aten.bitwise_and.Tensor,
-    _aten.bitwise_or.Tensor,
-    _aten.__and__.Tensor,
-    _aten.__or__.Tensor,
-    _aten.masked_fill.Scalar,
-    _aten.masked_fill.Tensor,
-    _aten.where.self,
-    _aten.where.Scalar,
-    _aten.where.ScalarSelf,
-    _aten.where.ScalarOther,
-    _aten.eq.Scalar,
-    _aten.ne.Scalar,
-    _aten.gt.Scalar,
-    _aten.lt.Scalar,
-    _aten.ge.Scalar,
-    _aten.le.Scalar,
-    _aten.eq.Tensor,
-    _aten.ne.Tensor,
-    _aten.gt.Tensor,
-    _aten.lt.Tensor,
-    _aten.ge.Tensor,
-    _aten.le.Tensor,
-    _aten.slice.Tensor,
-    _aten.select.int,
-    _aten.expand.default,
-    _aten.alias.default,
-    _aten.index.Tensor,
-    _aten._weight_norm.default,
-    _aten.mv.default,
-    _aten.dot.default,
-    _aten.vdot.default,
-    _aten.outer.default,
-    _aten.mm.default,
-    _aten.bmm.default,
-    _aten.matmul.default,
-    _aten.stack.default,
-    _aten.sqrt.default,
-    _aten.rsqrt.default,
-    _aten.log.default,
-    _aten.abs.default,
-    _aten.tanh.default,
-    _aten.sigmoid.default,
-    _aten.softplus.default,
-    _aten.relu.default,
-    _aten.clamp.default,
-    _aten.rsub.Scalar,
-    _aten.linalg_vector_norm.default,
-    _aten.sum.default,
-    _aten.sum.dim_IntList,
-    _aten.mean.default,
-    _aten.mean.dim,
-}
-"""What constants are computed with: nothing random, nothing that depends on more than inputs.
-
-Masks of attention are made of them, places in a table of relative positions, angles of rotary
-embeddings, normalised weights.
-"""
