@@ -377,6 +377,21 @@ def test_what_does_not_follow_an_operation() -> None:
     assert len(fast.report.left_out) >= len(FOLLOWERS_THAT_STAY) - 1
 
 
+def test_sizes_that_depend_on_values() -> None:
+    def function(linear: Any, x: Tensor) -> tuple[Tensor, ...]:
+        y = linear(x[x[:, 0] > 0])
+        maps = y[:, :, None, None]
+        image = F.interpolate(maps.contiguous(memory_format=torch.channels_last), scale_factor=2)
+        masks = torch.where(y > 0, y * 2, 0), torch.ones_like(y) * 2 + 1
+        others = torch.cat((y, y), 1) * 2 + 1, F.relu(y * 2), F.glu(y), y.softmax(-1)
+        return linear(x) * 2, image * 2 + 1, *masks, *others
+
+    model = filled(Calls(function, nn.Linear(3, 4)))
+    fast = agree(model, *drawn((6, 3)))
+    assert [r.kind for r in fast.report.replaced] == ["linear+mul"]
+    assert "linear has sizes that are not known: (u0, 4)" in str(fast.report)
+
+
 def test_numbers_that_are_read_from_a_tensor() -> None:
     def function(w: Any, x: Tensor) -> tuple[Tensor, ...]:
         number = x.max().item()

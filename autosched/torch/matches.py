@@ -271,13 +271,13 @@ def _task(
 
 
 def _check(node: Any, *, truth: bool) -> None:
-    value = value_of(node)
+    traced, value = node.meta.get("val"), value_of(node)
+    if value is None and isinstance(traced, torch.Tensor):
+        raise NoRuleError(f"{node.name} has sizes that are not known: {tuple(traced.shape)}")
     if not is_float(value) and not (truth and value is not None and value.dtype == torch.bool):
         kind = "no tensor" if value is None else name_of(value.dtype)
         raise NoRuleError(f"{node.name} is {kind}, expected {_TYPES}")
     if value.device.type != "cpu":
         raise NoRuleError(f"{node.name} is on {value.device}, expected on the CPU")
-    if any(not isinstance(size, int) for size in value.shape):
-        raise NoRuleError(f"{node.name} has sizes that are not known: {tuple(value.shape)}")
     if 0 in shape_of(node):
         raise NoRuleError(f"{node.name} has no elements")

@@ -242,9 +242,16 @@ def apart(value: Any) -> Any:
 
 
 def value_of(node: Node) -> Tensor:
-    """What the node computes, without values; None where it is no tensor."""
+    """What the node computes, without values; None where that is no tensor, or one whose sizes
+    depend on values.
+    """
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return value if isinstance(value, torch.Tensor) else None
+    return value if isinstance(value, torch.Tensor) and has_known_sizes(value) else None
+
+
+def has_known_sizes(tensor: Tensor) -> bool:
+    """Whether no size depends on values, as those of `x[x > 0]` do."""
+    return all(isinstance(size, int) for size in tensor.shape)
 
 
 def shape_of(node: Node) -> tuple[int, ...]:
@@ -335,7 +342,7 @@ class Constants:
         if node.op == "placeholder":
             return node in self.given
         pure = node.op == "call_function" and node.target in PURE
-        pure = pure and (node.target not in FILLED or _has_known_size(node.args[0]))
+        pure = pure and (node.target not in FILLED or value_of(node.args[0]) is not None)
         self._calls[node] = node.args, dict(node.kwargs)
         return pure and all(each in self for each in _inputs(node))
 
@@ -344,11 +351,6 @@ def _inputs(node: Node) -> Iterable[Node]:
     """The nodes whose elements the node's depend on."""
     found: Iterable[Node] = node.all_input_nodes
     return [each for each in found if node.target not in FILLED or each is not node.args[0]]
-
-
-def _has_known_size(node: Node) -> bool:
-    value = value_of(node)
-    return value is not None and all(isinstance(size, int) for size in value.shape)
 
 
 def _like(node: Node) -> Tensor:

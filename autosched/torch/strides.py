@@ -59,10 +59,15 @@ def settle_strides(graph: Any) -> None:
 
 
 def _can_be_tried(node: Any) -> bool:
-    """Whether the node calls an operation of PyTorch's own that draws no random numbers."""
+    """Whether the node calls an operation of PyTorch's own that draws no random numbers, of and
+    for tensors of known sizes.
+    """
     own = getattr(node.target, "namespace", "") == "aten" or node.target is operator.getitem
     draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    return node.op == "call_function" and own and not draws
+    every = tree_leaves([each.meta.get("val") for each in (node, *node.all_input_nodes)])
+    sizes = [size for value in every if isinstance(value, torch.Tensor) for size in value.shape]
+    known = all(isinstance(size, int) for size in sizes)
+    return node.op == "call_function" and own and known and not draws
 
 
 def _is_open(value: Any) -> bool:
