@@ -223,6 +223,18 @@ def test_formats_that_sizes_leave_open(size: tuple[int, int]) -> None:
     as_pytorch(model, image.permute(2, 0, 1)[None])
 
 
+def test_a_row_of_patches_as_an_image() -> None:
+    """A view whose size of 1 PyTorch traces with another stride than it computes."""
+
+    def function(conv: Any, linear: Any, x: Tensor) -> tuple[Tensor, ...]:
+        y = linear(x).transpose(1, 2).reshape(1, 4, 2, 3)
+        z = conv(y)
+        return z, z.flatten(2).transpose(1, 2) * 2 + 1
+
+    model = filled(Calls(function, weights(4, 5, padding=1), nn.Linear(3, 4)))
+    assert as_pytorch(model, *drawn((1, 6, 3))).replaced
+
+
 def test_a_choice_of_maps_of_one_element_has_the_strides_of_pytorchs() -> None:
     def upsampled(x: Tensor, y: Tensor) -> Tensor:
         return F.interpolate(torch.where(x > y, x * 2, y), scale_factor=2) * 2 + 1

@@ -3,8 +3,12 @@
     x of (8, 3, 1, 1), channels last: strides (3, 1, 3, 3);  x.relu() as it is traced: (3, 1, 3, 3)
                                                              as it is computed: (3, 1, 1, 1)
 
-Both are contiguous and channels last at once, but by such strides PyTorch chooses the format of
-what comes after: a map that is upsampled from these 1x1 elements is channels first.
+    x.transpose(1, 2).view(1, 3, 8, 8) for x of (1, 64, 3):      traced: (192, 1, 24, 3)
+                                                            computed: (3, 1, 24, 3)
+
+The first are contiguous and channels last at once, but by such strides PyTorch chooses the format
+of what comes after: a map that is upsampled from these 1x1 elements is channels first, as is what
+a convolution makes of the view.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ _TRACED_WELL = {
 }
 """What takes time, and is traced as it is computed where sizes of 1 leave nothing open."""
 
+_VIEWS = {_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default}
+
 _TRACED_AS_CONTIGUOUS = {_aten.roll.default, _aten.channel_shuffle.default}
 """What PyTorch stores as its input is stored, which its trace does not tell."""
 
@@ -49,6 +55,7 @@ def settle_strides(graph: Any) -> None:
         values, nested = tree_flatten(node.meta.get("val"))
         if not _can_be_tried(node) or not (
             any(map(_is_open, values))
+            or _is_split(node)
             or any(n in changed or _may_mislead(n, node) for n in node.all_input_nodes)
         ):
             continue
@@ -74,6 +81,14 @@ def _is_open(value: Any) -> bool:
     """Whether it is contiguous and channels last at once, and has the strides of channels last."""
     kinds = _formats(value)
     return bool(kinds) and value.stride() == kinds[1] != kinds[0] and bool(value.is_contiguous())
+
+
+def _is_split(node: Any) -> bool:
+    """Whether it is a view with a size of 1 of what is not contiguous."""
+    if node.target not in _VIEWS:
+        return False
+    value, before = node.meta["val"], node.args[0].meta["val"]
+    return 1 in value.shape and not before.is_contiguous()
 
 
 def _may_mislead(node: Any, user: Any) -> bool:
