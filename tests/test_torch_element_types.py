@@ -302,3 +302,19 @@ def test_the_backend_has_kernels_for_each_type() -> None:
             model[0].weight.mul_(2)
     kinds = [[each.kind for each in report.replaced] for report in mine.reports]
     assert kinds[0] == kinds[-1] == ["linear+gelu", "linear"] and [] in kinds
+
+
+def test_the_type_of_another_tensor() -> None:
+    def function(linear: Any, x: Tensor) -> tuple[Tensor, ...]:
+        wide = x.float()
+        y = linear(x).relu().type_as(x) * 2
+        return y, (wide * torch.rsqrt(wide + 9) * 2).type_as(x), (x * 2 + 1).type_as(wide)
+
+    model, (x,) = filled(Calls(function, nn.Linear(4, 3))).bfloat16(), drawn((5, 4))
+    fast = agree(model, x.bfloat16(), tolerance=0.05)
+    assert sorted(r.kind for r in fast.report.replaced) == [
+        "add+rsqrt+mul+mul+to_bfloat16",
+        "linear+relu+mul",
+        "mul+add+to_float32",
+    ]
+    assert not fast.report.left_out

@@ -95,9 +95,27 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         # Checks of the inputs and of what is converted, made by export.
         if not node.users and (node.op == "call_module" or node.target is _CHECK):
             module.graph.erase_node(node)
+    _name_types(module.graph)
     return_own(module.graph)
     settle_strides(module.graph)
     return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
+
+
+def _name_types(graph: Any) -> None:
+    """Replace each `x.type_as(y)` by a conversion to the type of y, or by x if it has that."""
+    for node in list(graph.find_nodes(op="call_function", target=_aten.type_as.default)):
+        x, other = (each.meta["val"] for each in node.args)
+        if x.device != other.device:
+            continue
+        found = node.args[0]
+        if x.dtype != other.dtype:
+            with graph.inserting_before(node):
+                found = graph.call_function(
+                    _aten._to_copy.default, (found,), {"dtype": other.dtype}
+                )
+            found.meta = dict(node.meta)
+        node.replace_all_uses_with(found)
+        graph.erase_node(node)
 
 
 def _distinct(model: Any, inputs: Iterable[Any]) -> Iterator[Any]:
