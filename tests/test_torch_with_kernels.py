@@ -459,6 +459,29 @@ def test_masks_and_positions_are_worked_out_once() -> None:
     same_as(model, fast, -x)
 
 
+def test_a_bias_of_positions_is_worked_out_once() -> None:
+    def function(first: Any, second: Any, x: Tensor) -> Tensor:
+        places = torch.stack(torch.meshgrid(torch.arange(3.0), torch.arange(4.0), indexing="ij"))
+        bias = second(F.relu(first(places.flatten(1).t()))).sigmoid()
+        table = torch.split(bias.t().view(2, 3, 4), [1, 1])[1]
+        return x @ x.mT * 2 + F.interpolate(table[None], (5, 5), mode="bilinear")[0]
+
+    model = filled(Calls(function, nn.Linear(2, 3), nn.Linear(3, 2)))
+    fast = agree(model, *drawn((1, 5, 4)))
+    assert [r.kind for r in fast.report.replaced] == ["batch_matmul+mul+add"]
+    assert names_in(fast) <= {"reshape", "view"}
+
+
+def test_standardised_weights_are_worked_out_once() -> None:
+    def function(conv: Any, x: Tensor) -> Tensor:
+        weight = F.batch_norm(conv.weight.reshape(1, 4, -1), None, None, training=True, momentum=0)
+        return F.conv2d(x, weight.reshape_as(conv.weight), conv.bias)
+
+    model, (x,) = filled(Calls(function, nn.Conv2d(3, 4, 3))), drawn((1, 3, 5, 5))
+    assert autosched.torch.tasks_of(model, x).tasks[0].layout.text == "pre-transformed"
+    assert not names_in(agree(model, x))
+
+
 def test_what_is_filled_may_depend_on_values() -> None:
     def function(linear: Any, x: Tensor) -> tuple[Tensor, ...]:
         chosen = torch.nonzero(x.flatten())

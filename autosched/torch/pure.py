@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 
 _aten = torch.ops.aten
@@ -138,6 +140,41 @@ PURE = FILLED | {
     _aten.pad.default,
     _aten.constant_pad_nd.default,
     _aten.any.dim,
+    _aten.linear.default,
+    _aten.addmm.default,
+    _aten.layer_norm.default,
+    _aten.softmax.int,
+    _aten.gelu.default,
+    _aten.silu.default,
+    _aten._native_batch_norm_legit.no_stats,
+    _aten.var.correction,
+    _aten.var_mean.correction,
+    _aten.std.correction,
+    _aten.upsample_nearest2d.vec,
+    _aten.upsample_bilinear2d.vec,
+    _aten.upsample_bicubic2d.vec,
+    _aten._upsample_bilinear2d_aa.vec,
+    _aten._upsample_bicubic2d_aa.vec,
+    _aten.meshgrid.indexing,
+    _aten.split.Tensor,
+    _aten.split_with_sizes.default,
+    _aten.chunk.default,
+    _aten.unbind.int,
+    operator.getitem,
+    _aten.min.other,
+    _aten.max.other,
+    _aten.select_scatter.default,
+    _aten.slice_scatter.default,
+    _aten.copy.default,
+    _aten.fill.Scalar,
+    _aten.squeeze.dims,
+    _aten.mul.Scalar,
+    _aten.floor_divide.Scalar,
+    _aten.add.Scalar,
+    _aten.sub.Scalar,
+    _aten.div.Scalar,
+    _aten.log1p.default,
+    _aten.lift_fresh_copy.default,
 }
 """Masks of attention are made of them, positions and what is learned of each, places in a table of
 relative positions, angles of rotary embeddings, normalised weights.
