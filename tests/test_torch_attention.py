@@ -22,6 +22,14 @@ def heads(x: Tensor) -> list[Tensor]:
     return [part.view(2, 5, 4, 3).transpose(1, 2) for part in x.chunk(3, -1)]
 
 
+def repeated(x: Tensor, heads: int = 2, dimension: int = -3) -> Tensor:
+    """The first heads, so often that there are 4, one beside its copies or after all others."""
+    times = 4 // heads
+    shape = [2, heads, *x.shape[2:]]
+    shape.insert(len(shape) + 1 + dimension, times)
+    return x[:, :heads].unsqueeze(dimension).expand(shape).reshape(2, 4, *x.shape[2:])
+
+
 ATTENTIONS: list[tuple[str, Callable[..., Tensor]]] = [
     (
         "attention Q[2, 4, 5, 3] K[2, 4, 7, 3] V[2, 4, 7, 6]",
@@ -54,6 +62,18 @@ ATTENTIONS: list[tuple[str, Callable[..., Tensor]]] = [
     (
         "attention Q[2, 4, 5, 3] K[2, 28, 3] V[2, 28, 6]",
         lambda q, k, v, mask, qkv: attention(q, k[:, :1], v[:, :1], enable_gqa=True),
+    ),
+    (  # heads that were repeated are read before that
+        "masked_attention Q[2, 2, 2, 5, 3] K[2, 4, 7, 3] M[2, 2, 35] V[2, 4, 7, 6]",
+        lambda q, k, v, mask, qkv: attention(q, *map(repeated, (k, v)), mask[0, :, :1]),
+    ),
+    (
+        "attention Q[2, 4, 5, 3] K[2, 28, 3] V[2, 28, 6]",
+        lambda q, k, v, mask, qkv: attention(q, *(repeated(x, 1) for x in (k, v))),
+    ),
+    (  # other copies
+        "attention Q[2, 4, 5, 3] K[2, 4, 7, 3] V[2, 4, 7, 6]",
+        lambda q, k, v, mask, qkv: attention(q, *(repeated(x, 2, -4) for x in (k, v))),
     ),
     (  # heads beside each other are read and stored as they lie
         "attention Q[2, 5, 12, 3] K[2, 5, 12, 3] V[2, 5, 12, 3]",

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import torch
 
 from autosched.torch.computation import Computation, NoRuleError, Operand
-from autosched.torch.model_graph import arguments_of, shape_of, value_of
+from autosched.torch.model_graph import SAME_ELEMENTS, arguments_of, shape_of, value_of
 from autosched.torch.operands import along, read, storage_order
 
+_aten = torch.ops.aten
 _BATCH = ("a", "b", "c", "d")
 _LEAST = "-3.4028234663852886e38"
 """The least finite float32, where a maximum over indices begins as well."""
@@ -32,8 +33,9 @@ def attention(node: Any) -> Computation:
         raise NoRuleError(f"it leaves out numbers at random: dropout_p={given['dropout_p']}")
     if given["is_causal"] and given["attn_mask"] is not None:
         raise NoRuleError("it is causal and has a mask")
-    query, key, value = given["query"], given["key"], given["value"]
+    query = given["query"]
     *batch, rows, inner = shape_of(query)
+    key, value, groups = _shared(given, batch)
     columns, width = shape_of(key)[-2], shape_of(value)[-1]
     if len(batch) > len(_BATCH):
         raise NoRuleError(
@@ -43,7 +45,6 @@ def attention(node: Any) -> Computation:
     lengths |= {"i": rows, "e": inner, "j": columns, "f": width}
     lead: list[tuple[str, ...]] = [(axis,) for axis in _BATCH[: len(batch)]]
     shared = list(lead)
-    groups = shape_of(key)[-3] if given["enable_gqa"] and batch else 0
     if groups not in (0, 1, *batch[-1:]):
         lengths |= {"g": groups, "r": batch[-1] // groups}
         lead[-1], shared[-1] = ("g", "r"), ("g",)
@@ -81,6 +82,42 @@ def attention(node: Any) -> Computation:
         order=() if order == tuple(range(len(order))) else order,
         lengths=lengths,
     )
+
+
+def _shared(given: Mapping[str, Any], batch: Sequence[int]) -> tuple[Any, Any, int]:
+    """Key, value, and how many heads these have that several of the query's share; 0 for none.
+
+    Heads that were repeated for those of the query are read before that:
+    `key[:, :, None].expand(2, 4, 3, 5, 8).reshape(2, 12, 5, 8)`.
+    """
+    both = given["key"], given["value"]
+    before = [_before_repeating(each) for each in both]
+    if batch and all(
+        once is not None and shape_of(each)[-3] == batch[-1]
+        for once, each in zip(before, both, strict=True)
+    ):
+        heads = {shape_of(each)[-3] for each in before}
+        if len(heads) == 1:
+            return before[0], before[1], heads.pop()
+    return *both, shape_of(both[0])[-3] if given["enable_gqa"] and batch else 0
+
+
+def _before_repeating(node: Any) -> Any | None:
+    """What each head of the node, the third dimension from the end, is one of several copies of;
+    None for other nodes.
+    """
+    if node.target not in SAME_ELEMENTS:
+        return None
+    shape, expanded = shape_of(node), node.args[0]
+    while expanded.target is _aten.clone.default:
+        expanded = expanded.args[0]
+    once = expanded.args[0] if expanded.target is _aten.expand.default else None
+    if once is None or once.target is not _aten.unsqueeze.default:
+        return None
+    *outer, length, width = own = shape_of(once.args[0])
+    wanted = (*outer[:-1], shape_of(expanded)[-3] * (outer or [0])[-1], length, width)
+    single = shape_of(once) == (*outer, 1, length, width) and shape == wanted
+    return once.args[0] if single and len(own) == len(shape) else None
 
 
 class _Mask(NamedTuple):
