@@ -39,7 +39,13 @@ from autosched.torch.operands import has_channels_last, is_dense, stored_otherwi
 from autosched.torch.parts import VIEWS
 from autosched.torch.pooling import adaptive_avg_pool, avg_pool, max_pool
 from autosched.torch.products import addmm, baddbmm, einsum, linear, matmul
-from autosched.torch.reductions import mean, root_mean_square, total
+from autosched.torch.reductions import (
+    mean,
+    root_mean_square,
+    total,
+    unit_vectors,
+    vector_norm,
+)
 from autosched.torch.winograd import winograd
 from autosched.workloads.winograd import TILES
 
@@ -79,6 +85,7 @@ RULES: dict[Any, Callable[[Any], Computation]] = {
     _aten.mean.dim: mean,
     _aten.sum.default: total,
     _aten.sum.dim_IntList: total,
+    _aten.linalg_vector_norm.default: vector_norm,
     _aten.layer_norm.default: layer_norm,
     _aten.rms_norm.default: rms_norm,
     _aten.scaled_dot_product_attention.default: attention,
@@ -90,7 +97,7 @@ _TYPES = " or ".join(map(name_of, FLOATS))
 _TRUTH = {_aten.scaled_dot_product_attention.default}
 """What may take truth values, a mask."""
 
-_ORDERED = {attention, einsum, mean, total}
+_ORDERED = {attention, einsum, mean, total, vector_norm}
 """What may store the dimensions of its result in any order."""
 
 _IMAGES = {
@@ -222,7 +229,7 @@ def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation
     in_images = rule in _IMAGES and has_channels_last(node)
     if not (is_contiguous(node) or in_images or (rule in _ORDERED and is_dense(node))):
         raise NoRuleError(stored_otherwise(node))
-    found = root_mean_square(node, taken)
+    found = root_mean_square(node, taken) or unit_vectors(node, taken)
     computation, nodes = found or ((alone := rule(node)), (*alone.within, node))
     computation, followers = extended(computation, nodes[-1], taken, constants)
     return _typed(computation, (*nodes, *followers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from autosched.torch.computation import Computation, NoRuleError, Operand, whole
 from autosched.torch.element_types import before_widening
 from autosched.torch.elementwise import alike
 from autosched.torch.model_graph import arguments_of, only_user, shape_of, value_of
-from autosched.torch.operands import storage_order, unless_usual
+from autosched.torch.operands import is_dense, read, storage_order, unless_usual
 
 _aten = torch.ops.aten
 
@@ -30,7 +31,16 @@ def total(node: Any) -> Computation:
     return _reduced(node, "sum")
 
 
-def _reduced(node: Any, reducer: str) -> Computation:
+def vector_norm(node: Any) -> Computation:
+    """`aten.linalg_vector_norm`: the root of the sum of squares."""
+    given = arguments_of(node)
+    if given["ord"] != 2 or given["dtype"] is not None:
+        raise NoRuleError(f"it is a norm of order {given['ord']}, expected 2, in the input's type")
+    squares = _reduced(node, "sum", "{0} * {0}")
+    return replace(squares, kind="").then("vector_norm", f"sqrt({squares.value})")
+
+
+def _reduced(node: Any, reducer: str, element: str = "{}") -> Computation:
     """Dimensions whose elements lie one after the other, kept or reduced ones, are one index.
 
     mean(x, (2, 3))  ->  Y[a] = mean(k, X[a, k]); of channels last  Y[a, b] = mean(k, X[a, k, b])
@@ -56,9 +66,10 @@ def _reduced(node: Any, reducer: str) -> Computation:
     if not axes:
         axes, indices = ("a",), {"a": [], **indices}
     sizes = {each: math.prod(shape[d] for d in several) for each, several in indices.items()}
+    value = element.format(f"X[{', '.join(indices)}]")
     return Computation(
         kind=reducer,
-        statements=(f"Y[{', '.join(axes)}] = {reducer}({ranges}, X[{', '.join(indices)}])",),
+        statements=(f"Y[{', '.join(axes)}] = {reducer}({ranges}, {value})",),
         operands={"X": Operand((source,), tuple(sizes.values()), order=unless_usual(order))},
         result="Y",
         axes=axes,
@@ -120,6 +131,63 @@ def root_mean_square(
         shape=(rows, columns),
     )
     return computation, nodes
+
+
+def unit_vectors(node: Any, taken: Container[Any]) -> tuple[Computation, tuple[Any, ...]] | None:
+    """The vectors along one dimension divided by their norm, which `node` is, and the nodes.
+
+        F.normalize(x, dim=-1);  x / x.norm(dim=-1, keepdim=True)
+
+    None where something else is computed of the norm.
+    """
+    given = arguments_of(node) if node.target is _aten.linalg_vector_norm.default else {}
+    if not given.get("keepdim") or given["ord"] != 2:
+        return None
+    x, shape = given["self"], shape_of(given["self"])
+    dims = _dims(node, len(shape))
+    nodes: list[Any] = [node]
+    least: Any = None
+    while (user := only_user(nodes[-1])) is not None and user.target in _BEFORE_DIVIDING:
+        nodes.append(user)
+        if user.target is _aten.clamp_min.default:
+            least = user.args[1] if least is None else math.nan
+    if user is None or user.target is not _aten.div.Tensor or user.args != (x, nodes[-1]):
+        return None
+    if least is not None and not (isinstance(least, int | float) and math.isfinite(least)):
+        return None
+    nodes.append(user)
+    types = {value_of(each).dtype for each in (x, *nodes)}
+    if len(dims) != 1 or not 1 < len(shape) <= len(_KEPT) or len(types) > 1:
+        return None
+    if any(each in taken for each in nodes) or shape_of(user) != shape or not is_dense(user):
+        return None
+    (d,), order = dims, storage_order(user)
+    several = tuple(_KEPT[: len(shape)])
+    lengths = {**dict(zip(several, shape, strict=True)), "k": shape[d]}
+    along = [(i,) for i in (*several[:d], "k", *several[d + 1 :])]
+    squared, operand = read("X", x, along, lengths)
+    element, _ = read("X", x, [(i,) for i in several], lengths)
+    kept = ", ".join(i for i in several if i != several[d])
+    norm = f"sqrt(v[{kept}])"
+    axes = tuple(several[i] for i in order)
+    return Computation(
+        kind="normalize",
+        statements=(
+            f"v[{kept}] = sum(k, {squared} * {squared})",
+            f"Y[{', '.join(axes)}] = {element} / "
+            + (norm if least is None else f"max({norm}, {float(least)!r})"),
+        ),
+        operands={"X": operand},
+        result="Y",
+        axes=axes,
+        shape=tuple(lengths[i] for i in axes),
+        order=unless_usual(order),
+        lengths=lengths,
+    ), tuple(nodes)
+
+
+_BEFORE_DIVIDING = (_aten.clamp_min.default, _aten.expand.default)
+"""What a norm may pass on its way to a quotient."""
 
 
 def _squared(node: Any) -> Any | None:
