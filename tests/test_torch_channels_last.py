@@ -126,6 +126,7 @@ def test_poolings_and_means() -> None:
             F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
             F.max_pool2d(x, (2, 1), dilation=(2, 1)),
             F.avg_pool2d(x, 3, 1, 1),
+            F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
             F.adaptive_avg_pool2d(x, 1),
             F.adaptive_avg_pool2d(x, (3, 2)),
             x.mean((2, 3)),
@@ -138,7 +139,7 @@ def test_poolings_and_means() -> None:
 
     (x,) = images((3, 17, 9, 8))
     report = as_pytorch(Calls(function).eval(), x)
-    kinds = ["max_pool2d"] * 2 + ["avg_pool2d"] * 3 + ["mean"] * 2 + ["sum"] * 2 + ["mean"] * 2
+    kinds = ["max_pool2d"] * 2 + ["avg_pool2d"] * 4 + ["mean"] * 2 + ["sum"] * 2 + ["mean"] * 2
     assert [r.kind for r in report.replaced] == kinds
 
 

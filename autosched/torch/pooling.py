@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from autosched.torch.computation import Computation, NoRuleError, Operand, whole
+from autosched.torch.computation import Computation, NoRuleError, Operand, Shape, times, whole
 from autosched.torch.model_graph import arguments_of, is_contiguous, shape_of
 from autosched.torch.moved import kind_of, moved_input
 from autosched.torch.operands import (
@@ -37,15 +37,30 @@ def max_pool(node: Any) -> Computation:
 
 
 def avg_pool(node: Any) -> Computation:
-    """`aten.avg_pool1d` to `3d`, where each window has the same number of elements."""
+    """`aten.avg_pool1d` to `3d`.
+
+    Where windows differ in how many elements count, the sum is divided by the number of these:
+    those within the image, or within it and its border (`count_include_pad`).
+    """
     given = arguments_of(node)
-    if given["ceil_mode"]:
-        raise NoRuleError("ceil_mode: windows at the end may have fewer elements")
-    if any(_numbers(given["padding"])) and not given["count_include_pad"]:
-        raise NoRuleError("count_include_pad=False: windows at the border have fewer elements")
     if given.get("divisor_override") is not None:
         raise NoRuleError("it has a divisor_override")
-    return _pool(node, given, "avg_pool", "mean", 1)
+    windows, sizes, out = _windows(node, given, 1), _sizes(node.args[0], node), _sizes(node, node)
+    counts = []
+    for axis, window, size, number in zip(axes_of(windows), windows, sizes, out, strict=True):
+        border = window.before if given["count_include_pad"] else 0
+        first, end = -border, size + border
+        starts = [window.stride * i - window.before for i in range(number)]
+        elements = {min(i + window.size, end) - max(i, first) for i in starts}
+        start = times(window.stride, axis)
+        start += f" - {window.before}" if window.before else ""
+        low = f"max({start}, {first})" if -window.before < first else f"({start})"
+        text = f"(min({start} + {window.size}, {end}) - {low})"
+        counts.append(str(window.size) if elements == {window.size} else text)
+    if all(text.isdigit() for text in counts):
+        return _pool(node, given, "avg_pool", "mean", 1)
+    found = _pool(node, given, "avg_pool", "sum", 1)
+    return found.then("", f"{found.value} / float32({' * '.join(counts)})")
 
 
 def adaptive_avg_pool(node: Any) -> Computation:
@@ -62,10 +77,14 @@ def adaptive_avg_pool(node: Any) -> Computation:
 def _pool(
     node: Any, given: dict[str, Any], kind: str, reducer: str, dilation: int | Sequence[int]
 ) -> Computation:
+    windows = _windows(node, given, dilation)
+    return _over(node, given["self"], windows, kind, reducer, _LEAST if reducer == "max" else "0")
+
+
+def _windows(node: Any, given: dict[str, Any], dilation: int | Sequence[int]) -> list[Window]:
     count = _axes(node)
     kernel = spread(given["kernel_size"], count)
-    x = given["self"]
-    sizes, out = shape_of(x)[-count:], shape_of(node)[-count:]
+    sizes, out = _sizes(given["self"], node), _sizes(node, node)
     strides = spread(given["stride"] or kernel, count)
     paddings, dilations = spread(given["padding"], count), spread(dilation, count)
     windows = []
@@ -74,7 +93,12 @@ def _pool(
         # The last window of ceil_mode may reach beyond the border.
         after = max(paddings[i], reach - sizes[i] - paddings[i])
         windows.append(Window(size, strides[i], paddings[i], after, dilations[i]))
-    return _over(node, x, windows, kind, reducer, _LEAST if reducer == "max" else "0")
+    return windows
+
+
+def _sizes(x: Any, node: Any) -> Shape:
+    """The lengths of the windows' axes in `x`, where `node` is the operation."""
+    return shape_of(x)[-_axes(node) :]
 
 
 def _over(
@@ -156,7 +180,3 @@ def _axes(node: Any) -> int:
     """How many axes the windows of the operation have: 2 of `max_pool2d`, whose list may be one."""
     name: str = node.target.overloadpacket.__name__
     return int(name.removesuffix("d")[-1])
-
-
-def _numbers(value: Any) -> list[int]:
-    return list(value) if isinstance(value, list | tuple) else [value]
