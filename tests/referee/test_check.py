@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autosched.driver import lower_steps, lower_to_kernels
+from autosched.driver import cuda_source, lower_steps, lower_to_kernels
 from autosched.referee.check import Verdict, check_candidate, check_function, lowered
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
@@ -58,6 +58,20 @@ def test_tensors_of_one_name(tmp_path: Path, options: SearchOptions) -> None:
     (tmp_path / "unnamed.py").write_text(UNNAMED)
     task = Task.from_python(f"{tmp_path / 'unnamed.py'}:doubled_twice", target="cuda")
     for steps in SearchSpace(task, options).sample(np.random.default_rng(0), 4):
+        report = check_candidate(task, steps, seconds=60)
+        assert report.verdict is Verdict.AGREES, str(report)
+
+
+@pytest.mark.parametrize(
+    "options", [SearchOptions(space="ansor"), SearchOptions(space="autosched")]
+)
+def test_reads_that_stop_at_the_border(options: SearchOptions) -> None:
+    """Most candidates were refused: the rows of X that a block needs differed in number."""
+    expr = "Y[i, o] = sum(k, c, X[clip(i + k - 1, 0, 31), c] * W[k, c, o])"
+    shapes = {"X": (32, 8), "W": (3, 8, 32), "Y": (32, 32)}
+    task = Task.from_expression(expr, shapes, target="cuda")
+    for steps in SearchSpace(task, options).sample(np.random.default_rng(0), 8):
+        assert "X_shared" in cuda_source(task.dag, steps, task.target).source
         report = check_candidate(task, steps, seconds=60)
         assert report.verdict is Verdict.AGREES, str(report)
 

@@ -19,6 +19,7 @@ from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import simplify_affine
 from autosched.te.bounds.attach_path import attach_path, scans_of_inits
+from autosched.te.bounds.constant_extent import largest_value
 from autosched.te.bounds.message_passing import (
     pass_down_domain,
     pass_up_domain,
@@ -27,12 +28,13 @@ from autosched.te.bounds.message_passing import (
 from autosched.te.bounds.region import Regions, record_reads
 from autosched.te.bounds.scan_fix_point import scan_fix_points
 from autosched.te.bounds.thread_scope import (
+    GLOBAL,
     WARP,
     inferred_storage_rank,
     storage_rank,
     thread_rank,
 )
-from autosched.te.operations.graph import feed_graph
+from autosched.te.operations.graph import feed_graph, read_graph
 from autosched.te.operations.operation import (
     ComputeOp,
     Operation,
@@ -145,6 +147,7 @@ class _Context:
         self.scans = scans_of_inits(active)
         self.paths = {s: attach_path(s, self.scans) for s in active}
         self.regions = Regions()
+        self._in_scans = read_graph(s.op for s in active if isinstance(s.op, ScanOp))
 
     def tag(self, iv: IterVar) -> str:
         return self.threads.get(iv, iv).thread_tag
@@ -332,7 +335,7 @@ class _Context:
             whole = op.attrs.get(WHOLE_TILES)
             for dim, iv in enumerate(op.axis):
                 assert iv.dom is not None
-                found = regions.union((s for r in reads for s in r[dim]), iv.dom)
+                found = self._region(stage, (s for r in reads for s in r[dim]), iv.dom)
                 domains[iv] = found if whole is None else _rounded(found, whole[dim])
             rest: Iterable[IterVar] = op.reduce_axis
         elif isinstance(op, ScanOp):
@@ -347,6 +350,29 @@ class _Context:
         for iv in rest:
             assert iv.dom is not None
             domains[iv] = iv.dom
+
+    def _region(self, stage: Stage, sets: Iterable[IntSet], declared: Range) -> Range:
+        """The range of an axis of `stage` that covers all `sets`.
+
+        In memory of a block or a thread, an axis of constant size has a constant extent that is
+        enough for all iterations. It is `declared` where no smaller one is known to be enough. One
+        that is constant once the domains of loops are known stays as it is. A scan, and what it
+        reads, computes what is needed alone: it is not defined on all of the declared domain.
+        """
+        found = self.regions.union(sets, declared)
+        if isinstance(found.extent, IntImm) or not isinstance(declared.extent, IntImm):
+            return found
+        if self.storage(stage) == GLOBAL or stage.op in self._in_scans:
+            return found
+        analyzer = Analyzer()
+        for iv, dom in self.domains.items():
+            analyzer.bind(iv.var, dom, override=True)
+        if isinstance(analyzer.simplify(found.extent), IntImm):
+            return found
+        most = largest_value(found.extent, analyzer)
+        if most is None or most >= declared.extent.value:
+            return declared
+        return Range(found.min, IntImm(most, found.extent.dtype))
 
     def _gather_spatial(
         self, op: ScanOp, needed: dict[Tensor, list[list[IntSet]]]

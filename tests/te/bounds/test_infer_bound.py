@@ -103,6 +103,27 @@ def test_storage_decides_which_threads_share_a_region(scope: str, rows: str) -> 
     assert region(n, bounds, copy) == [rows, "[k.outer * 8, k.outer * 8 + 8)"]
 
 
+@pytest.mark.parametrize(
+    ("scope", "rows"),
+    [
+        ("shared", "[max(blockIdx.x * 16 - 1, 0), max(blockIdx.x * 16 - 1, 0) + 18)"),
+        ("global", "[0, 0 + 64)"),
+    ],
+)
+def test_memory_of_a_block_has_one_size_where_reads_stop_at_a_border(scope: str, rows: str) -> None:
+    A = te.placeholder((64,), name="A")
+    k = te.reduce_axis((0, 3), "k")
+    B = te.compute((64,), lambda i: te.sum(A[te.max(te.min(i + k - 1, 63), 0)], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    copy = s.cache_read(A, scope, [B])
+    block, thread = s[B].split(compute_of(s[B]).axis[0], factor=16)
+    s[B].bind(block, te.thread_axis("blockIdx.x"))
+    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    s[copy].compute_at(s[B], block)
+    n, bounds = bounds_of(s)
+    assert region(n, bounds, copy) == [rows]
+
+
 def test_consumer_attached_further_in_is_relaxed() -> None:
     A = te.placeholder((32,), name="A")
     P = te.compute((32,), lambda i: A[i], name="P")
