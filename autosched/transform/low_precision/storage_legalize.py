@@ -181,10 +181,9 @@ class _Storage(Retyping):
 
     def _allocate(self, s: Stmt) -> Stmt:
         assert isinstance(s, Allocate)
-        if not self._is_small(s.dtype):
-            return map_children(s, self.stmt, self._value)
-        var = self.renamed(s.buffer_var)
-        return s.with_(buffer_var=var, dtype=bits_type(s.dtype), body=self.stmt(s.body))
+        var = self.renamed(s.buffer_var)  # small memory may be part of a wider allocation
+        dtype = bits_type(s.dtype) if self._is_small(s.dtype) else s.dtype
+        return map_children(s.with_(buffer_var=var, dtype=dtype), self.stmt, self._value)
 
     def _allocate_const(self, s: Stmt) -> Stmt:
         assert isinstance(s, AllocateConst)

@@ -130,6 +130,36 @@ def main(A: pointer(int8), D: pointer(int8)):
     assert found.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
 
 
+@every
+def test_memory_that_is_part_of_a_wider_allocation(
+    dtype: str, compute: FunctionPass, storage: FunctionPass
+) -> None:
+    """StorageRewrite makes one allocation of two; the buffer was said to have no pointer."""
+    func = parse_func(f"""\
+def main(A: Buffer((4,), int32), B: Buffer((4,), int32)):
+    attrs(target="cpu")
+    M = allocate((4,), int32, "shared", element={dtype})
+    S = view(M, (4,), {dtype})
+    W = view(M, (4,), int32)
+    for i in range(4):
+        S[i] = {dtype}(A[i])
+    for i in range(4):
+        B[i] = int32(S[i])
+    for i in range(4):
+        W[i] = A[i] + 1
+    for i in range(4):
+        B[i] = B[i] + W[i]
+""")
+    kept = type(storage)(keep_parameters=True)  # type: ignore[call-arg]  # both have it
+    after = Sequential((compute, kept))(func)
+    verify(after)
+    (allocate,) = [s for s in stmts(after.body) if isinstance(s, Allocate)]
+    assert allocate.buffer_var.element is bits_type(DType(dtype))
+    found = np.zeros(4, np.int32)
+    interp.run(after, [np.arange(4, dtype=np.int32), found])
+    np.testing.assert_array_equal(found, 2 * np.arange(4) + 1)
+
+
 def test_bfloat16_of_the_seed() -> None:
     """Document 003's example, text by text; its input is what BF16ComputeLegalize prints."""
 
