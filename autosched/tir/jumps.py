@@ -104,11 +104,11 @@ def is_sum(s: BufferStore, buffer: Buffer | None = None) -> bool:
     )
 
 
-def deciding_variables(*bodies: Stmt) -> frozenset[Var]:
+def deciding_variables(*bodies: Stmt, through_sums: bool = False) -> frozenset[Var]:
     """The variables and pointers, bound or stored in `bodies`, on which operands of jumps depend.
 
     `bodies` are the bodies of functions that share memory. Values accumulated by `is_sum` stores
-    are not followed.
+    are only followed with `through_sums`.
     """
     found: set[Var] = set()
     for body in bodies:
@@ -119,7 +119,7 @@ def deciding_variables(*bodies: Stmt) -> frozenset[Var]:
         return frozenset()
     made_of: dict[Var, set[Var]] = {}
     for body in bodies:
-        for var, value in _values(body):
+        for var, value in _values(body, through_sums):
             made_of.setdefault(var, set()).update(_read(value))
     waiting = list(found)
     while waiting:
@@ -134,12 +134,12 @@ def _read(e: Expr) -> frozenset[Var]:
     return free_vars(e).union(load.buffer.data for load in loads_in(e))
 
 
-def _values(body: Stmt) -> Iterator[tuple[Var, Expr]]:
+def _values(body: Stmt, sums: bool) -> Iterator[tuple[Var, Expr]]:
     """The pairs of a variable and its value, and of a pointer and a value stored through it."""
     for s in stmts(body):
         if isinstance(s, LetStmt):
             yield s.var, s.value
-        elif isinstance(s, BufferStore) and not is_sum(s):
+        elif isinstance(s, BufferStore) and (sums or not is_sum(s)):
             yield s.buffer.data, s.value
         elif isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == "ptx_cp_async":
             target, _, source, *_ = s.value.args

@@ -76,6 +76,15 @@ def test_reads_that_stop_at_the_border(options: SearchOptions) -> None:
         assert report.verdict is Verdict.AGREES, str(report)
 
 
+def test_a_sum_of_bfloat16_that_is_compared() -> None:
+    """It is kept in float32, as the reference has it: all right kernels were refused."""
+    expr = "H[i] = sum(k, A[i, k])\nY[i, j] = where(H[i] > 1, A[i, j], 0)"
+    task = Task.from_expression(expr, {"A": (5000, 16)}, dtype="bfloat16", target="cuda")
+    for steps in SearchSpace(task).sample(np.random.default_rng(0), 4):
+        report = check_candidate(task, steps, seconds=60)
+        assert report.verdict is Verdict.AGREES, str(report)
+
+
 def test_what_takes_too_long_is_said_and_not_skipped(golden: Candidate) -> None:
     task, steps = golden("matmul", 33)
     source, final = lowered(task, steps)

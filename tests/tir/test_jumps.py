@@ -125,6 +125,16 @@ def test_sums_of_products_are_left_out(added: str, expected: list[str]) -> None:
     )
 
 
+def test_sums_of_products_may_be_followed() -> None:
+    body = kernel(f"""\
+    for j in range(8):
+        T[j] = A[j] * A[j] + A[j]
+        M[0] = M[0] + T[j] * A[j]
+{FLOORS}""")
+    found = deciding_variables(body, through_sums=True)
+    assert sorted(var.name for var in found) == ["M", "T"]
+
+
 def test_stages_in_the_memory_of_others_are_no_sums() -> None:
     assert of_memory(f"""\
     for j in range(8):

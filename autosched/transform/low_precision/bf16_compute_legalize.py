@@ -61,9 +61,10 @@ class BF16ComputeLegalize(FunctionPass):
     """Compute bfloat16 operators, calls, comparisons, constants and variables in float32.
 
     Internal buffers of constant size become float32 unless their address is passed on; with
-    `scopes`, only those in such storage. Parameters keep their type. Copies are not converted, and
-    a cast to bfloat16 in the program rounds once. With `explicit`, conversions are operations on
-    bits; without it, they stay casts, for which code generators emit equal conversions.
+    `scopes`, only those in such storage, and computed values on which a comparison or a rounding to
+    a whole number depends. Parameters keep their type. Copies are not converted, and a cast to
+    bfloat16 in the program rounds once. With `explicit`, conversions are operations on bits;
+    without it, they stay casts, for which code generators emit equal conversions.
     `nan_safe=False` gives TVM's output, which is wrong for NaN (`tir/float_bits.py`).
     """
 

@@ -23,6 +23,7 @@ from autosched.tir.expr import (
 from autosched.tir.float_bits import narrow, widen
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import POINTER_OFFSETS
+from autosched.tir.jumps import deciding_variables
 from autosched.tir.kinds import bits_of, kinds_in
 from autosched.tir.op import cast
 from autosched.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
@@ -78,17 +79,19 @@ def mentions(func: PrimFunc, is_small: IsSmall) -> bool:
 def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> set[Var]:
     """The pointers to internal small buffers whose type may change.
 
-    These are allocations of constant size whose address or bits are not passed on, restricted to
-    storage of `scopes` unless that is empty.
+    These are allocations of constant size whose address or bits are not passed on. Unless `scopes`
+    is empty, they are restricted to storage of `scopes`, and to values that are computed and decide
+    where the function jumps (`tir/jumps.py`): kernels of one task keep different ones in other
+    storage, and would jump differently.
     """
     found = {
         s.buffer_var
         for s in stmts(func.body)
-        if isinstance(s, Allocate)
-        and is_small(s.dtype)
-        and s.constant_bytes is not None
-        and (not scopes or s.buffer_var.scope in scopes)
+        if isinstance(s, Allocate) and is_small(s.dtype) and s.constant_bytes is not None
     }
+    if scopes and found:
+        deciding = _computed(func.body, found & deciding_variables(func.body, through_sums=True))
+        found = {var for var in found if var.scope in scopes or var in deciding}
     for e in all_exprs(func.body) if found else ():
         if isinstance(e, Var):
             found.discard(e)
@@ -99,6 +102,36 @@ def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> se
         ):
             found.discard(e.args[0].buffer.data)
     return found
+
+
+def _computed(body: Stmt, pointers: Collection[Var]) -> set[Var]:
+    """Those of `pointers` through which values are stored that are computed, or copied from there.
+
+    Copies of other small memory are the same in any type that holds them.
+    """
+    values: dict[Var, list[Expr]] = {}
+    for s in stmts(body):
+        if isinstance(s, BufferStore) and s.buffer.data in pointers:
+            values.setdefault(s.buffer.data, []).append(s.value)
+    found: set[Var] = set()
+    while True:
+        new = {v for v, stored in values.items() if not all(_copies(e, found) for e in stored)}
+        if new == found:
+            return found
+        found = new
+
+
+def _copies(e: Expr, computed: Collection[Var]) -> bool:
+    match e:
+        case FloatImm():
+            return True
+        case BufferLoad():
+            return e.buffer.data not in computed
+        case Select() | Call(op="if_then_else"):
+            return all(_copies(value, computed) for value in e.children()[1:])
+        case Broadcast():
+            return _copies(e.value, computed)
+    return False
 
 
 class Legalizer(Retyping):

@@ -84,12 +84,13 @@ class FP8ComputeLegalize(FunctionPass):
     """Compute 8-bit floats in `promote` (float16 or float32).
 
     Internal buffers of constant size become `promote` unless their address is passed on; with
-    `scopes`, only those in such storage. Parameters keep their type. Copies are not converted. A
-    cast to an 8-bit float in the program rounds once: a float32 is rounded from its own bits, not
-    through float16. With `explicit`, conversions are operations on bits, else casts; `saturate` and
-    `nan_safe` are those of `tir/float_bits.py`. A function for a GPU with conversion instructions
-    stays as it is. `kind` is the target of functions without a target. Raises ConfigError for a
-    function without either, and for another type to promote to.
+    `scopes`, only those in such storage, and computed values on which a comparison or a rounding to
+    a whole number depends. Parameters keep their type. Copies are not converted. A cast to an 8-bit
+    float in the program rounds once: a float32 is rounded from its own bits, not through float16.
+    With `explicit`, conversions are operations on bits, else casts; `saturate` and `nan_safe` are
+    those of `tir/float_bits.py`. A function for a GPU with conversion instructions stays as it is.
+    `kind` is the target of functions without a target. Raises ConfigError for a function without
+    either, and for another type to promote to.
     """
 
     name: ClassVar[str] = "FP8ComputeLegalize"

@@ -149,6 +149,38 @@ def test_a_copy_into_memory_that_becomes_wide(
 
 
 @every
+@pytest.mark.parametrize(
+    ("first", "last", "wide"),
+    [
+        ("A[i] + A[i]", "Select(S[i] > {t}(1.0), S[i], {t}(0.0))", ["T", "S"]),
+        ("A[i]", "Select(S[i] > {t}(1.0), S[i], {t}(0.0))", []),
+        ("A[i] + A[i]", "S[i] + S[i]", []),
+        ("A[i] + A[i]", "{t}(floor(S[i] * A[i]))", ["T", "S"]),
+    ],
+    ids=["compared", "copied and compared", "added up", "rounded"],
+)
+def test_values_on_which_jumps_depend_are_kept_in_any_storage(
+    dtype: str, legalize: FunctionPass, first: str, last: str, wide: list[str]
+) -> None:
+    """Of one task, some kernels rounded such a value on its way, others did not."""
+    before = parse_func(f"""\
+def main(A: Buffer((8,), {dtype}), B: Buffer((8,), {dtype})):
+    attrs(target="cpu")
+    T = allocate((8,), {dtype}, "global")
+    S = allocate((8,), {dtype}, "shared")
+    for i in range(8):
+        T[i] = {first}
+    for i in range(8):
+        S[i] = T[i]
+    for i in range(8):
+        B[i] = {last.format(t=dtype)}
+""")
+    kept = type(legalize)(**{**vars(legalize), "scopes": ("local",)})(before)
+    made = [s for s in stmts(kept.body) if isinstance(s, Allocate)]
+    assert [s.buffer_var.name for s in made if not s.dtype.is_storage_float] == wide
+
+
+@every
 def test_memory_whose_address_is_taken_keeps_its_type(dtype: str, legalize: FunctionPass) -> None:
     A, T = decl_buffer((8,), dtype, "A"), decl_buffer((8,), dtype, "T")
     handle = DType("handle")
