@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
+from autosched.te.bounds.attach_path import Scans
 from autosched.te.bounds.bound_check import BoundFacts, make_bound_check
 from autosched.te.bounds.message_passing import pass_up_index
 from autosched.te.bounds.thread_scope import WARP, is_virtual_thread, scope_name, thread_rank
@@ -38,14 +39,16 @@ _KINDS = {
 class Building:
     """The state that all stages share while the statement of a schedule is built.
 
-    `domains` are the domains of all itervars, `facts` proofs about them. `markers` maps each loop
-    built so far to the attribute inside of it, where attached stages are inserted. `values` maps
-    variables without a loop of their own to their values: variables of loops of extent 1, of loops
-    that do not start at 0, and of loops bound to threads.
+    `domains` are the domains of all itervars, `facts` proofs about them. `scans` maps operations
+    that compute first steps to the stages of their scans. `markers` maps each loop built so far to
+    the attribute inside of it, where attached stages are inserted. `values` maps variables without
+    a loop of their own to their values: variables of loops of extent 1, of loops that do not start
+    at 0, and of loops bound to threads.
     """
 
     domains: Domains
     facts: BoundFacts
+    scans: Scans = field(default_factory=dict)
     markers: dict[object, AttrStmt] = field(default_factory=dict)
     values: dict[Var, Expr] = field(default_factory=dict)
 
@@ -109,7 +112,7 @@ def make_loop_nest(
                     f"{dom.extent!r} depends on another axis, so that no number of threads can "
                     f"be bound to it; split it and bind the part of constant extent"
                 )
-            values[iv] = _thread(stage, iv, thread, dom, level)
+            values[iv] = _thread(stage, iv, thread, level, building)
             if thread is not iv:
                 building.let(iv.var, add(dom.min, cast(iv.var.dtype, thread.var)))
         if not is_init:
@@ -203,14 +206,14 @@ def _loop(
     return result
 
 
-def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level) -> Expr:
+def _thread(stage: Stage, iv: IterVar, thread: IterVar, level: Level, building: Building) -> Expr:
     """Append to `level` the attribute of a loop bound to `thread`; return the value of `iv` in it.
 
     ScheduleError for virtual threads without a constant extent, and when the iterations on
     different threads would fill memory that each thread has for itself.
     """
-    tag, extent = thread.thread_tag, dom.extent
-    extent = cast(thread.var.dtype, extent)
+    tag, dom = thread.thread_tag, building.domains[iv]
+    extent = cast(thread.var.dtype, dom.extent)
     value = add(dom.min, cast(iv.var.dtype, thread.var))
     if is_virtual_thread(tag):
         if not isinstance(extent, IntImm) or extent.value < 1:
@@ -223,7 +226,7 @@ def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level
     level.append(AttrStmt(thread, "thread_extent", extent, nop()))
     if isinstance(extent, IntImm) and extent.value == 1:
         return dom.min
-    rank = filled_rank(stage)
+    rank = filled_rank(stage, building.scans)
     warp_index = rank == WARP and tag == "threadIdx.x"
     if rank > thread_rank(tag) and not warp_index:
         if stage.scope:

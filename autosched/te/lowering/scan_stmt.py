@@ -52,7 +52,7 @@ def make_scan_stmt(stage: Stage, building: Building) -> Stmt:
     step = AttrStmt(op, STEP, IntImm(1), update)
     loops = wrap_all([*nest, guards(checks)], step)
     blocks = any(thread_rank(thread.thread_tag) == 0 for thread in stage.env_thread_axes)
-    if blocks and not real_threads(stage):  # inside the kernel, all blocks would copy everything
+    if blocks and not real_threads(stage, building.scans):  # else all blocks would copy everything
         return seq(*_copies(op, "blockIdx.x"), wrap_all([[*threads, init]], loops))
     return wrap_all([[*threads, init]], seq(*_copies(op), loops))
 

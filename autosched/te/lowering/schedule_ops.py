@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
+from autosched.te.bounds.attach_path import scans_of_inits
 from autosched.te.bounds.bound_check import BoundFacts
 from autosched.te.lowering.buffer_binding import bind_scope, whole
 from autosched.te.lowering.compute_stmt import make_compute_stmt
@@ -22,7 +23,7 @@ from autosched.te.lowering.scan_barriers import order_steps
 from autosched.te.lowering.scan_stmt import make_scan_stmt
 from autosched.te.lowering.stage_memory import check_global, realized_scope
 from autosched.te.lowering.thread_lengths import check_thread_lengths
-from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
+from autosched.te.operations.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.te.relations import AttachType
@@ -43,35 +44,30 @@ def schedule_ops(sch: Schedule, bounds: Domains) -> Stmt:
     iterations on different threads that would fill memory which each thread has for itself, and for
     loops of one kernel that bind one thread axis with different lengths.
     """
-    building = Building(bounds, BoundFacts(bounds))
-    scan_inits = {
-        tensor.op: stage.op
-        for stage in sch.stages
-        if isinstance(stage.op, ScanOp)
-        for tensor in stage.op.init
-    }
+    scans = scans_of_inits(sch.stages)
+    building = Building(bounds, BoundFacts(bounds), scans)
     body: Stmt = nop()
     for stage in reversed(sch.stages):
         if stage.attach_type is AttachType.INLINED or isinstance(stage.op, PlaceholderOp):
             continue
         spec = stage.attach_spec()
-        if stage.op in scan_inits:
-            key: object = (scan_inits[stage.op], "init")
+        if stage.op in scans:
+            key: object = (scans[stage.op].op, "init")
         elif spec.attach_type is AttachType.SCAN_UPDATE:
             assert spec.attach_stage is not None
             key = (spec.attach_stage.op, "update")
         elif spec.attach_type is AttachType.SCOPE:
             key = spec.attach_ivar
         else:
-            body = _pipeline(stage, body, building, scan_inits)
+            body = _pipeline(stage, body, building)
             continue
         marker = building.markers.get(key)
         if marker is None:
             raise _no_marker(stage, spec)
-        marker.body = _pipeline(stage, marker.body, building, scan_inits)
+        marker.body = _pipeline(stage, marker.body, building)
     done = post_process(body, sch, building.values)
     check_thread_lengths(done, sch, bounds)
-    return order_steps(done, _conditional(sch)) if scan_inits else done
+    return order_steps(done, _conditional(sch)) if scans else done
 
 
 def _conditional(sch: Schedule) -> list[Tensor]:
@@ -91,19 +87,17 @@ def _no_marker(stage: Stage, spec: Stage) -> ScheduleError:
     )
 
 
-def _pipeline(
-    stage: Stage, consumer: Stmt, building: Building, scan_inits: dict[Operation, ScanOp]
-) -> Stmt:
+def _pipeline(stage: Stage, consumer: Stmt, building: Building) -> Stmt:
     """The statement of `stage`, then `consumer`, both inside the realization of its outputs."""
     body = _provide(stage, building)
     if stage.is_double_buffered:
         body = AttrStmt(stage.op, "double_buffer_scope", IntImm(1), body)
     if not is_nop(consumer):
         body = seq(body, consumer)
-    if stage.op in scan_inits or stage.attach_type is AttachType.SCAN_UPDATE:
+    if stage.op in building.scans or stage.attach_type is AttachType.SCAN_UPDATE:
         return body  # init and update stages store into the scan's tensors, realized by the scan
-    check_global(stage)
-    return _realize(stage, body, building.domains)
+    check_global(stage, building.scans)
+    return _realize(stage, body, building)
 
 
 def _provide(stage: Stage, building: Building) -> Stmt:
@@ -123,8 +117,8 @@ def _provide(stage: Stage, building: Building) -> Stmt:
     return body
 
 
-def _realize(stage: Stage, body: Stmt, domains: Domains) -> Stmt:
-    op = stage.op
+def _realize(stage: Stage, body: Stmt, building: Building) -> Stmt:
+    op, domains = stage.op, building.domains
     axis = 0
     regions: list[tuple[Tensor, tuple[Range, ...]]] = []
     for tensor in op.outputs:
@@ -142,7 +136,7 @@ def _realize(stage: Stage, body: Stmt, domains: Domains) -> Stmt:
             bounds = whole(tensor)
         regions.append((tensor, bounds))
     for tensor, bounds in reversed(regions):
-        body = ProducerRealize(tensor, bounds, TRUE, body, realized_scope(stage))
+        body = ProducerRealize(tensor, bounds, TRUE, body, realized_scope(stage, building.scans))
         if isinstance(op, ComputeOp | TensorComputeOp):
             body = _align(stage, op.axis, tensor, body)
     return body

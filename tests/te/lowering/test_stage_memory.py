@@ -46,9 +46,9 @@ def test_memory_follows_from_the_real_threads_around(
     first: str, second: str, rank: int, scope: str
 ) -> None:
     s, _, C, _ = _two_levels(first, second)
-    assert (filled_rank(s[C]), realized_scope(s[C])) == (rank, scope)
+    assert (filled_rank(s[C], {}), realized_scope(s[C], {})) == (rank, scope)
     s[C].set_scope("warp")
-    assert (filled_rank(s[C]), realized_scope(s[C])) == (2, "warp")
+    assert (filled_rank(s[C], {}), realized_scope(s[C], {})) == (2, "warp")
 
 
 def test_a_block_inside_of_threads_leaves_each_thread_its_memory() -> None:
@@ -116,7 +116,31 @@ def test_the_update_of_a_scan_fills_the_memory_of_the_scan() -> None:
     total = te.scan(init, update, state, [X], name="total")
     s = te.create_schedule(total.op)
     s[total].env_threads(te.thread_axis((0, 32), "threadIdx.x"))
-    assert filled_rank(s[update]) == 0
+    assert filled_rank(s[update], {}) == 0
+    assert filled_rank(s[init], {init.op: s[total]}) == 0
+
+
+def test_what_first_steps_read_is_inside_of_the_scan_s_threads() -> None:
+    """Each thread stored one element of its own memory and read all three."""
+    X, state = te.placeholder((4, 3), name="X"), te.placeholder((4, 3), name="state")
+    part = te.compute((3,), lambda i: X[0, i] * 2, name="part")
+    init = te.compute((1, 3), lambda _, i: part[2 - i], name="init")
+    update = te.compute((4, 3), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+    total = te.scan(init, update, state, [X], name="total")
+    s = te.create_schedule(total.op)
+    threads = te.thread_axis((0, 3), "threadIdx.x")
+    s[total].env_threads(threads)
+    s[part].compute_at(s[init], compute_of(init).axis[0])
+    s[part].bind(compute_of(part).axis[0], threads)
+    message = "stage part, axis i.* local, inside of blocks shared: set one that these threads"
+    with pytest.raises(ScheduleError, match=message):
+        schedule_to_prim_func(s, [X, total])
+    s[part].set_scope("shared")
+    func = Sequential(DEVICE_PASSES)(schedule_to_prim_func(s, [X, total]))
+    x = np.random.default_rng(0).integers(-4, 5, (4, 3)).astype("float32")
+    found = np.zeros_like(x)
+    interp.run(func, [x, found], check_races=True)
+    np.testing.assert_array_equal(found, np.cumsum([2 * x[0, ::-1], *x[1:]], axis=0))
 
 
 @pytest.mark.parametrize("how", ["set_scope", "cache_read", "cache_write"])
