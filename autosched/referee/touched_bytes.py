@@ -14,9 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from autosched.arith import Analyzer
+from autosched.arith.largest_value import is_chosen, largest_value
+from autosched.tir.dtype import DType
 from autosched.tir.expr import LT, Call, Expr, IntImm, Ramp, Range, Var
 from autosched.tir.gpu import WARP
-from autosched.tir.linear import linear
+from autosched.tir.linear import linear, sum_of
+from autosched.tir.op import sub
 from autosched.tir.stmt import AttrStmt, For, Stmt
 from autosched.tir.walk import free_vars, stmts
 from autosched.transform.device.thread_access import Access, accesses_of
@@ -24,7 +27,8 @@ from autosched.transform.device.thread_index import LANE, evaluate
 
 _SCOPES = ("shared", "shared.dyn")
 _MOST = 1 << 40  # bytes; greater bounds count as unknown
-_NOTHING_KNOWN = -_MOST, _MOST
+_Bound = tuple[int, int]
+_NOTHING_KNOWN: _Bound = -_MOST, _MOST
 
 Values = Mapping[Var, int]
 
@@ -57,7 +61,7 @@ class TouchedBytes:
                 self._analyzer.bind(s.loop_var, Range(s.min, s.extent), override=True)
         self._accesses: dict[Stmt, list[Access]] = {}
         self._conditions: tuple[Expr, ...] = ()
-        self._rest: dict[_Key, tuple[int, int]] = {}
+        self._rest: dict[_Key, _Bound] = {}
 
     def of(self, s: Stmt, values: Values) -> list[Bytes]:
         """The bytes that `s` itself accesses, in order; `values` are those of enumerated loops."""
@@ -103,7 +107,7 @@ class TouchedBytes:
             low, high = low + factor * int(value), high + factor * int(value)
         return Bytes(access.data, low * size, (high + 1) * size - 1)
 
-    def _rest_of(self, access: Access, counted: frozenset[Var]) -> tuple[int, int]:
+    def _rest_of(self, access: Access, counted: frozenset[Var]) -> _Bound:
         """The bounds, in elements, of an index without the terms of `counted`."""
         if access.place is None:
             return _NOTHING_KNOWN
@@ -115,32 +119,52 @@ class TouchedBytes:
             self._analyzer.bind(span.var, extent, override=True)
         constant, terms = linear(base)
         rest = {t: factor for t, factor in terms.items() if t not in _terms(access, counted)}
-        if any(free_vars(term) & counted for term in rest):
-            return _NOTHING_KNOWN
+        found = self._sum(constant, rest, base.dtype)
+        return _NOTHING_KNOWN if found is None else (found[0], found[1] + beyond)
+
+    def _sum(self, constant: int, terms: Mapping[Expr, int], dtype: DType) -> _Bound | None:
+        """The least and the greatest value of `constant` plus `terms`; None where not known.
+
+        Terms are bounded by themselves, and where some are minima or maxima also together.
+        """
         low = high = constant
         ends: dict[Expr, int] = {}
-        for term, factor in rest.items():
+        for term, factor in terms.items():
             bound = self._bound(term)
             if bound is None:
-                return _NOTHING_KNOWN
+                return None
             low += min(factor * bound[0], factor * bound[1])
             ends[term] = max(factor * bound[0], factor * bound[1])
-        high += sum(ends.values()) - self._cut(rest, ends) + beyond
+        high += sum(ends.values()) - self._cut(terms, ends)
+        if any(map(is_chosen, terms)):
+            total = sum_of(terms, constant, dtype)
+            most, least = (largest_value(e, self._analyzer) for e in (total, sub(0, total)))
+            high = high if most is None else min(high, most)
+            low = low if least is None else max(low, -least)
         return low, high
 
-    def _bound(self, e: Expr) -> tuple[int, int] | None:
+    def _bound(self, e: Expr) -> _Bound | None:
         """The least and the greatest value; None where they are not known."""
         if isinstance(e, Call) and e.op in ("bitwise_xor", "bitwise_or"):
-            bounds = [self._bound(part) for part in e.args]
-            if any(bound is None or bound[0] < 0 for bound in bounds):
-                return None
-            bits = max(bound[1].bit_length() for bound in bounds if bound is not None)
-            sets = [self._analyzer.modular_set(part) for part in e.args]
-            step = gcd(1 << bits, *(n for found in sets for n in (found.coeff, found.base)))
-            return 0, (1 << bits) - (step & -step)
-        found = self._analyzer.const_int_bound(e)
-        known = max(-found.min_value, found.max_value) < _MOST
-        return (found.min_value, found.max_value) if known else None
+            return self._of_bits(e)
+        low, high = self._analyzer.const_int_bound(e)
+        constant, terms = linear(e)
+        if e not in terms:
+            found = self._sum(constant, terms, e.dtype)
+            low, high = (low, high) if found is None else (max(low, found[0]), min(high, found[1]))
+        return (low, high) if max(-low, high) < _MOST else None
+
+    def _of_bits(self, e: Call) -> _Bound | None:
+        """The bounds of a combination of bits: those above the shorter operand stay as they are."""
+        bounds = [self._bound(part) for part in e.args]
+        known = [bound[1] for bound in bounds if bound is not None and bound[0] >= 0]
+        if len(known) < len(bounds):
+            return None
+        shorter, longer = sorted(known)
+        bits = shorter.bit_length()
+        sets = [self._analyzer.modular_set(part) for part in e.args]
+        step = gcd(1 << bits, *(n for found in sets for n in (found.coeff, found.base)))
+        return 0, ((longer >> bits) + 1 << bits) - (step & -step)
 
     def _cut(self, rest: Mapping[Expr, int], ends: Mapping[Expr, int]) -> int:
         """How far a condition lowers the greatest sum of all terms below the sum of `ends`.

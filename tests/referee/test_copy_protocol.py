@@ -110,6 +110,14 @@ def test_groups_that_are_not_committed_any_more_are_not_counted() -> None:
         ("threadIdx.x < 8", "bitwise_xor(threadIdx.x * 4, i * 4)", True),
         ("threadIdx.x < 8", "bitwise_xor(threadIdx.x * 4, i * 32)", False),
         ("threadIdx.x < 8", "bitwise_xor(threadIdx.x * 4, i)", False),  # past the end by three
+        ("threadIdx.x < 6", "bitwise_xor(threadIdx.x * 4, i * 4) + 8", True),  # 20 at most
+        ("threadIdx.x < 7", "bitwise_xor(threadIdx.x * 4, i * 4) + 8", False),
+        ("i * 3 + threadIdx.x < 8", "bitwise_xor(i * 12 + threadIdx.x * 4, i * 4)", True),
+        ("i * 3 + threadIdx.x < 9", "bitwise_xor(i * 12 + threadIdx.x * 4, i * 4)", False),
+        ("threadIdx.x < 8", "max(i * 32 + threadIdx.x * 4, i * 32 + 4) - i * 32", True),
+        ("threadIdx.x < 9", "max(i * 32 + threadIdx.x * 4, i * 32 + 4) - i * 32", False),
+        ("threadIdx.x < 8", "i * 32 + 32 - max(i * 32 + threadIdx.x * 4, i * 32 + 4)", True),
+        ("threadIdx.x < 8", "if_then_else(i < threadIdx.x, threadIdx.x * 4, i * 4)", True),
         ("threadIdx.x < 8", "I[threadIdx.x]", False),
     ],
 )
@@ -154,3 +162,16 @@ def test_candidates_are_proved(args: dict[str, Any]) -> None:
                 asked += 1
                 assert not early_reads(kernel)
     assert asked > 1
+
+
+def test_reads_that_stop_at_the_border_are_proved() -> None:
+    """An index of shared memory has a maximum in it, of the slot and of other loops."""
+    expr = "Y[i, o] = sum(k, c, X[clip(i + k - 1, 0, 63), c] * W[k, c, o])"
+    shapes = {"X": (64, 32), "W": (3, 32, 64), "Y": (64, 64)}
+    task = Task.from_expression(expr, shapes, target="cuda")
+    asked = 0
+    for steps in SearchSpace(task).sample(np.random.default_rng(0), 12):
+        for kernel in kernels(lowered(task, steps)[1].body):
+            asked += copies(kernel)
+            assert not early_reads(kernel)
+    assert asked > 3

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.interval_eval import eval_set
+from autosched.arith.largest_value import largest_value
 from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import simplify_affine
 from autosched.te.bounds.attach_path import attach_path, scans_of_inits
-from autosched.te.bounds.constant_extent import largest_value
 from autosched.te.bounds.message_passing import (
     pass_down_domain,
     pass_up_domain,

@@ -1,4 +1,4 @@
-"""The largest value of an extent, against evaluation."""
+"""Bounds of sums of minima and maxima, against evaluation."""
 
 from itertools import product
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autosched.arith import Analyzer
-from autosched.te.bounds.constant_extent import largest_value
+from autosched.arith.largest_value import largest_value
 from autosched.tir.expr import Expr, Range, SizeVar, Var
 from autosched.tir.op import const, floordiv, max_, min_, select
 from autosched.transform.device.thread_index import evaluate

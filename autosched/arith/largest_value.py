@@ -1,15 +1,15 @@
-"""Constant extents for regions that grow and shrink from one iteration to another.
+"""Upper bounds of sums of minima and maxima, operand by operand.
 
-A read at min(i + k, 63) or max(i - 1, 0) needs fewer elements at the border than elsewhere. Memory
-of a GPU's block or thread has one size: the largest of all iterations, or a little more.
+A read at min(i + k, 63) or max(i - 1, 0) needs fewer elements at the border than elsewhere: the
+least and the largest index are bounded by the same variables, which cancel in their difference.
 """
 
 from __future__ import annotations
 
-from autosched.arith import Analyzer
+from autosched.arith.analyzer import Analyzer
 from autosched.arith.const_int_bound import POS_INF
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Expr, FloorDiv, IntImm, Max, Min, Select
+from autosched.tir.expr import Call, Expr, FloorDiv, IntImm, Max, Min, Select
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import floordiv
 
@@ -37,7 +37,7 @@ def largest_value(e: Expr, analyzer: Analyzer) -> int | None:
 
 def _largest(value: Linear, dtype: DType, analyzer: Analyzer, choices: int) -> int | None:
     constant, terms = value
-    chosen = [atom for atom in terms if _operands(atom)] if choices else []
+    chosen = [atom for atom in terms if is_chosen(atom)] if choices else []
     if not chosen:
         total = analyzer.simplify(sum_of(terms, constant, dtype))
         high = analyzer.const_int_bound(total).max_value
@@ -59,6 +59,11 @@ def _largest(value: Linear, dtype: DType, analyzer: Analyzer, choices: int) -> i
     return max(known) if len(known) == len(found) else None
 
 
+def is_chosen(e: Expr) -> bool:
+    """Whether `e` is the minimum, the maximum or a selection of others, or a quotient of one."""
+    return bool(_operands(e))
+
+
 def _chooser(e: Expr) -> type[Expr]:
     """The class of `e`, or of the minimum or maximum of which it is the quotient."""
     return _chooser(e.a) if isinstance(e, FloorDiv) else e.__class__
@@ -67,7 +72,7 @@ def _chooser(e: Expr) -> type[Expr]:
 def _operands(e: Expr) -> tuple[Expr, ...]:
     """The values of which `e` is the minimum, the maximum or a selection; none for other `e`."""
     match e:
-        case Min(a, b) | Max(a, b) | Select(_, a, b):
+        case Min(a, b) | Max(a, b) | Select(_, a, b) | Call("if_then_else", (_, a, b)):
             return a, b
         case FloorDiv(a, IntImm(divisor)) if divisor > 0:
             return tuple(floordiv(x, divisor) for x in _operands(a))
