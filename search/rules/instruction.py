@@ -38,8 +38,8 @@ from autosched.te.schedule.use_instruction import (
     instruction_of,
     reads_in_place,
 )
-from autosched.tir.expr import IterVar, ProducerLoad, Var
-from autosched.tir.walk import free_vars
+from autosched.tir.expr import IntImm, IterVar, ProducerLoad, Var
+from autosched.tir.walk import free_vars, loads
 
 _LARGE = 1 << 16
 """From so many multiply-adds on no other sketch is tried: an instruction does them several times as
@@ -49,6 +49,8 @@ _MANY_ROWS = 256
 _STEPS = 2
 """Steps of the reduction that are unrolled where tiles are small: the loop takes a tenth of the
 instructions of one step."""
+_PRODUCTS_FOR_A_COPY = 16
+"""About so many multiply-adds by an instruction take as long as packing one element."""
 _FEW_ROWS, _LARGE_B = 64, 1 << 18
 """Limits of `_columns_first`: rows of an image, and bytes of B."""
 
@@ -79,7 +81,27 @@ def _widened_already(product: Product, it: Instruction) -> bool:
 
 
 def _reads(product: Product, it: Instruction, rows: int) -> bool:
-    return reads_in_place(product, it, rows) or can_pack(product, it)
+    if _packs_much(product, product.b):
+        return False
+    return reads_in_place(product, it, rows) or _can_pack_a(product, it)
+
+
+def _can_pack_a(product: Product, it: Instruction) -> bool:
+    return can_pack(product, it) and not _packs_much(product, product.a)
+
+
+def _packs_much(product: Product, load: ProducerLoad) -> bool:
+    """Whether an operand is packed whole although data choose the few parts that are read.
+
+    That is so if packing what nothing reads, experts of a mixture or rows of a table, takes longer
+    than the product.
+    """
+    if all(next(loads(index), None) is None for index in load.indices):
+        return False
+    axes = product.op.root_iter_vars
+    read = math.prod(extent(iv) for iv in axes if _indexes(load, iv.var))
+    held = math.prod(e.value for e in load.producer.shape if isinstance(e, IntImm))
+    return held - read > math.prod(map(extent, axes)) // _PRODUCTS_FOR_A_COPY
 
 
 def _condition(context: Context, state: State, stage_id: int) -> Decision:
@@ -110,7 +132,8 @@ def _states(context: Context, state: State, stage_id: int) -> tuple[State, ...]:
         for tile in tiles_of(product, it)
         for pack_a in _packings(product, it, tile[0])
     ]
-    ways = [*((tile, True, True) for tile in tiles_over_rows(product, it)), *ways]
+    if _can_pack_a(product, it):
+        ways = [*((tile, True, True) for tile in tiles_over_rows(product, it)), *ways]
     made = (_tiled(state, stage_id, product, it, *way) for way in ways)
     return tuple(each for each in made if _can_be_lowered(context, each))
 
@@ -137,7 +160,7 @@ def _packings(product: Product, it: Instruction, rows: int) -> list[bool]:
     """Whether A is packed: the only way possible, or both where rows of a tile lie far apart."""
     plain = isinstance(product.a.producer.op, PlaceholderOp)
     in_place = plain and reads_in_place(product, it, rows)
-    both = it.extent("m") > 1 and can_pack(product, it)
+    both = it.extent("m") > 1 and _can_pack_a(product, it)
     return [False, True] if in_place and both else [not in_place]
 
 

@@ -94,6 +94,37 @@ def batches(types: tuple[str, str, str], b: int, m: int, n: int, k: int) -> list
     return [left, right, out]
 
 
+def mixture(types: tuple[str, str, str], experts: int, m: int, n: int, k: int) -> list[Tensor]:
+    """The products of four groups of rows, each with the matrix of an expert that data choose."""
+    left = te.placeholder((4, m, k), types[0], "A")
+    right = te.placeholder((experts, k, n), types[1], "B")
+    chosen = te.placeholder((4,), "uint8", "I")
+    r, c = te.reduce_axis((0, k), "r"), types[2]
+    out = te.compute(
+        (4, m, n),
+        lambda h, i, j: te.sum(
+            left[h, i, r].astype(c) * right[chosen[h] % experts, r, j].astype(c), axis=r
+        ),
+        "C",
+    )
+    return [left, right, chosen, out]
+
+
+def embedded(types: tuple[str, str, str], words: int, m: int, n: int, k: int) -> list[Tensor]:
+    """The product of rows of a table that data choose and a matrix."""
+    left, right = te.placeholder((words, k), types[0], "A"), te.placeholder((k, n), types[1], "B")
+    chosen = te.placeholder((m,), "uint8", "I")
+    r, c = te.reduce_axis((0, k), "r"), types[2]
+    out = te.compute(
+        (m, n),
+        lambda i, j: te.sum(
+            left[chosen[i].astype("int32") % words, r].astype(c) * right[r, j].astype(c), axis=r
+        ),
+        "C",
+    )
+    return [left, right, chosen, out]
+
+
 def convolution(
     types: tuple[str, str, str], size: int, ci: int, co: int, *, rows: int | None = None
 ) -> list[Tensor]:
@@ -221,6 +252,14 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
     "parts of float16 in parts of tiles": (
         "amx.tdpbf16ps.f16",
         padded(TYPES["amx.tdpbf16ps.f16"], 5, 33, 16, 2),
+    ),
+    "experts": ("vpdpbusd.zmm", mixture(TYPES["vpdpbusd.zmm"], 5, 9, 33, 20)),
+    "experts, signed bytes": ("vpdpbusd.zmm.s8", mixture(TYPES["vpdpbusd.zmm.s8"], 3, 9, 64, 16)),
+    "experts, tiles": ("amx.tdpbf16ps", mixture(TYPES["amx.tdpbf16ps"], 3, 32, 48, 64)),
+    "rows of a table": ("vdpbf16ps.zmm", embedded(TYPES["vdpbf16ps.zmm"], 50, 13, 40, 16)),
+    "packed rows of a table": (
+        "vpdpbusd.zmm.s8",
+        embedded(TYPES["vpdpbusd.zmm.s8"], 11, 13, 40, 16),
     ),
     "fewer rows than a tile": ("amx.tdpbf16ps", product(TYPES["amx.tdpbf16ps"], 5, 35, 40)),
 }
@@ -353,6 +392,24 @@ def test_what_it_is_not_for() -> None:
     s = te.create_schedule(odd[-1].op)
     with pytest.raises(ScheduleError, match=r"cannot read A\[i, r\] in place; use pack_a"):
         s.use_instruction(odd[-1].op.inputs[0], "vpdpbusd.zmm", (4, 4))
+
+
+def test_what_data_choose_is_not_packed_for_a_few_products() -> None:
+    """All experts would be packed, and all rows of a table."""
+    types, signed = TYPES["vpdpbusd.zmm"], TYPES["vpdpbusd.zmm.s8"]
+    assert using(space_of(mixture(types, 64, 256, 32, 8), "vpdpbusd.zmm"))
+    assert not using(space_of(mixture(types, 64, 2, 32, 8), "vpdpbusd.zmm"))
+    assert using(space_of(embedded(types, 5000, 8, 32, 8), "vpdpbusd.zmm"))  # read in place
+    assert not using(space_of(embedded(signed, 5000, 8, 32, 8), "vpdpbusd.zmm.s8"))
+
+
+def test_another_instruction_where_rows_of_tiles_lie_anywhere() -> None:
+    tensors = embedded(TYPES["vpdpbusd.zmm"], 50, 32, 64, 64)
+    found = using(space_of(tensors, "amx.tdpbusd", "vpdpbusd.zmm"))
+    names = [
+        s.instruction for state in found for s in state.steps if isinstance(s, InstructionStep)
+    ]
+    assert set(names) == {"vpdpbusd.zmm"}
 
 
 def test_sums_that_begin_elsewhere_are_no_products() -> None:

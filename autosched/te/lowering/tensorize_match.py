@@ -31,7 +31,7 @@ from autosched.tir.expr import (
     Reduce,
     Var,
 )
-from autosched.tir.op import add, cast, sub
+from autosched.tir.op import add, cast, const, sub
 from autosched.tir.walk import combine, free_vars, loads, substitute
 
 Bound = tuple[Buffer, Tensor, Sequence[Range]]
@@ -211,6 +211,9 @@ class Match:
         regions = Regions()
         found = []
         for index, extent in zip(load.indices, load.producer.shape, strict=True):
+            if _reads(index) and free_vars(index).isdisjoint(sets):
+                found.append(Range(index, const(1, index.dtype)))  # data, but the same throughout
+                continue
             default = Range(sub(extent, extent), extent)
             found.append(regions.cover(eval_set(index, sets), default))
         return found

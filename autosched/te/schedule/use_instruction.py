@@ -115,13 +115,14 @@ def _problem(product: Product | None, it: Instruction, rows: int, pack_a: bool, 
 def reads_in_place(product: Product, it: Instruction, rows: int) -> bool:
     """Whether `it` can read A unpacked: k is contiguous, and k and rows fill whole calls.
 
-    `rows` is the number of calls down a tile.
+    `rows` is the number of calls down a tile. Rows of one call must move an index of A evenly.
     """
     if it.parts > 1 or it.a.wide is not None:
         return False
     whole = extent(product.k) % it.extent("k") == 0
-    down = it.extent("m") == 1 or extent(product.m) % (it.extent("m") * rows) == 0
-    return whole and down and product.k_is_last()
+    height = it.extent("m")
+    down = height == 1 or (product.rows() and extent(product.m) % (height * rows) == 0)
+    return whole and bool(down) and product.k_is_last()
 
 
 def can_pack(product: Product, it: Instruction) -> bool:
