@@ -20,6 +20,7 @@ tensorize(func, "copy", copy)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -27,7 +28,7 @@ from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.constants import is_zero
-from autosched.tir.expr import BufferLoad, Expr, IterVar, Range, Var
+from autosched.tir.expr import BufferLoad, Expr, IterKind, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, const, sub
 from autosched.tir.parser import parse_func
@@ -38,6 +39,7 @@ from autosched.tir.stmt import (
     BufferRegion,
     BufferStore,
     For,
+    ForKind,
     IfThenElse,
     MatchBufferRegion,
     SeqStmt,
@@ -64,13 +66,17 @@ def tensorize(func: PrimFunc, block: str, intrin: TensorIntrin) -> PrimFunc:
     """Replace the loops directly around the block named `block` by the intrinsic.
 
     As many loops as the description has become one block `NAME_o` whose variables say where the
-    tile starts. If the description has no initialisation, that of the block is kept. Raises
-    ScheduleError if there is no block of this name or more than one, and if extents, indices or
-    statements differ from those of the description.
+    tile starts. If the description has no initialisation, that of the block is kept; if it has one,
+    a tile must contain whole reductions. Raises ScheduleError if there is no block of this name or
+    more than one, and if extents, indices or statements differ from those of the description.
     """
     realize = _only_block(func, block)
     pattern_loops, pattern = _description(intrin)
     found: list[For] = []
+    analyzer = Analyzer()
+    for loop in stmts(func.body):
+        if isinstance(loop, For):
+            analyzer.bind(loop.loop_var, Range(loop.min, loop.extent), override=True)
 
     def go(s: Stmt) -> Stmt:
         if isinstance(s, For):
@@ -78,7 +84,8 @@ def tensorize(func: PrimFunc, block: str, intrin: TensorIntrin) -> PrimFunc:
             inner = chain[-1].body if len(chain) == len(pattern_loops) else None
             if inner is realize:
                 found.extend(chain)
-                return _Match(block, chain, realize, pattern_loops, pattern, intrin).replaced()
+                match = _Match(block, chain, realize, pattern_loops, pattern, intrin, analyzer)
+                return match.replaced()
         return map_children(s, go)
 
     body = go(func.body)
@@ -136,13 +143,15 @@ class _Match:
         pattern_loops: list[For],
         pattern: BlockRealize,
         intrin: TensorIntrin,
+        analyzer: Analyzer,
     ) -> None:
         self.name = name
         self.loops = loops
         self.realize = realize
         self.pattern = pattern
         self.intrin = intrin
-        self.analyzer = Analyzer()
+        self.analyzer = analyzer
+        self.pattern_loops = pattern_loops
         self.inner = [loop.loop_var for loop in pattern_loops]
         self.buffers: dict[Buffer, Buffer] = {}
         self.starts: dict[Buffer, tuple[Expr, ...]] = {}
@@ -171,12 +180,14 @@ class _Match:
         block, names = self.realize.block, {loop.loop_var for loop in self.loops}
         if uses(self.realize.predicate, names):
             self.refuse("its predicate mentions the loops that the intrinsic replaces")
+        if not self.analyzer.can_prove(self.pattern.predicate):
+            self.refuse(
+                f"the description runs its block only where {self.pattern.predicate!r}; give it "
+                "loops that need no condition"
+            )
         starts, axes, here = [], [], dict[Var, Expr]()
         for iv, value in zip(block.iter_vars, self.realize.iter_values, strict=True):
-            start = substitute(value, self.first)
-            moving = self.analyzer.simplify(sub(substitute(value, self.at), start))
-            if not free_vars(moving) <= set(self.inner):
-                self.refuse(f"the value {value!r} of {iv.var.name} is not a start plus inner loops")
+            start, moving = self._value(iv, value)
             outer = Var(f"{iv.var.name}_o", iv.var.dtype)
             starts.append(start)
             axes.append(IterVar(iv.dom, outer, iv.kind, iv.thread_tag))
@@ -189,6 +200,7 @@ class _Match:
         init = block.init
         if pattern.init is not None and init is not None:
             self.stmt(substitute_stmt(pattern.init, there), substitute_stmt(init, here))
+            self._require_whole_reductions(starts)
             init = None
         elif pattern.init is not None:
             self.refuse("the description has an initialisation, but the block has none")
@@ -202,6 +214,27 @@ class _Match:
             init = self._initialised(substitute_stmt(init, here))
         new = self._implementation(tuple(axes), init)
         return BlockRealize(tuple(starts), self.realize.predicate, new)
+
+    def _value(self, iv: IterVar, value: Expr) -> tuple[Expr, Expr]:
+        """The value of `iv` at the start of the tile, and what the description's loops add."""
+        start = substitute(value, self.first)
+        moving = self.analyzer.simplify(sub(substitute(value, self.at), start))
+        if not free_vars(moving) <= set(self.inner):
+            self.refuse(f"the value {value!r} of {iv.var.name} is not a start plus inner loops")
+        if self.realize.block.init is not None and iv.kind == IterKind.REDUCE:
+            if not self.analyzer.can_prove_greater_equal(moving, 0):  # it would never begin
+                self.refuse(f"the reduction {iv.var.name} does not begin at its first value inside")
+        return start, moving
+
+    def _require_whole_reductions(self, starts: Iterable[Expr]) -> None:
+        """Refuse reductions of which a tile is a part: the block is initialised in the first."""
+        for iv, start in zip(self.realize.block.iter_vars, starts, strict=True):
+            whole = iv.dom is not None and self.analyzer.can_prove_equal(start, iv.dom.min)
+            if iv.kind == IterKind.REDUCE and not whole:
+                self.refuse(
+                    f"the description initialises each tile, but the reduction {iv.var.name} goes "
+                    "over several; leave out its initialisation, and that of the implementation"
+                )
 
     # -- comparison
 
@@ -285,12 +318,14 @@ class _Match:
     def _initialised(self, init: Stmt) -> Stmt:
         """Wrap `init` in fresh copies of the loops whose variables it uses."""
         used = {e for s in stmts(init) for e in _variables(s)}
-        for loop, inner in reversed(list(zip(self.loops, self.inner, strict=True))):
+        for loop, wanted in reversed(list(zip(self.loops, self.pattern_loops, strict=True))):
+            inner = wanted.loop_var
             if inner in used:
                 var = Var(loop.loop_var.name, inner.dtype)
                 init = substitute_stmt(init, {inner: var})
-                zero = const(0, var.dtype)
-                init = For(var, zero, loop.extent, loop.kind, init)
+                bound = loop.kind is ForKind.THREAD_BINDING  # the loop's threads are gone
+                kind = ForKind.SERIAL if bound else loop.kind
+                init = For(var, wanted.min, wanted.extent, kind, init)
         return init
 
     def _implementation(self, axes: tuple[IterVar, ...], init: Stmt | None) -> Block:
@@ -301,6 +336,8 @@ class _Match:
                 f"tensorize: the implementation {fresh.name} must be one block without variables"
             )
         matches, views = [], {}
+        block = self.realize.block
+        own = {*block.alloc_buffers, *(match.buffer for match in block.match_buffers)}
         described = self.intrin.description.buffers
         if len(described) != len(fresh.buffers):
             raise ScheduleError(
@@ -311,6 +348,11 @@ class _Match:
             source = self.buffers.get(wanted)
             if source is None:
                 self.refuse(f"nothing stands for {wanted.name} of the description")
+            if source in own:
+                self.refuse(
+                    f"{source.name} is made in the block itself (alloc or match), which the "
+                    "intrinsic replaces; make it in a block around"
+                )
             if (view.scope or "global") != (source.scope or "global"):
                 self.refuse(
                     f"{source.name} is in {source.scope or 'global'} memory, {view.name} of the "

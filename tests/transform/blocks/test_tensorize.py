@@ -229,9 +229,120 @@ def test_an_intrinsic_has_its_own_variables_at_each_place(same_result: SameResul
     ("old", "new", "message"),
     [
         ("exp(A[v])", "log(A[v])", "expected exp"),
-        ("+ A[v]", "+ A[if_then_else(i == 9, 1, 0) + v]", "A is accessed from two starts"),
+        ("+ A[v]", "+ A[if_then_else(i == 1, 1, 0) + v]", "A is accessed from two starts"),
         ("+ A[v]", "+ B[v]", "B is used where the description has A"),
     ],
 )
 def test_other_values_are_refused(old: str, new: str, message: str) -> None:
     refused(parse_func(COPIES.replace(old, new)), TWICE, message, name="first")
+
+
+ROWS = """
+def main(A: Buffer((8, 12), float32), C: Buffer((8,), float32)):
+    for io in range(2):
+        for ko in range(3):
+            for i in range(4):
+                for k in range(4):
+                    with block("C"):
+                        vi = axis.data_par(0:8, io * 4 + i)
+                        vk = axis.reduce(0:12, ko * 4 + k)
+                        reads(A[vi:vi + 1, vk:vk + 1])
+                        writes(C[vi:vi + 1])
+                        with init():
+                            C[vi] = 0.0
+                        C[vi] = C[vi] + A[vi, vk]
+"""
+SUMS = """
+def sums(A: Buffer((4, 4), float32), C: Buffer((4,), float32)):
+    for i in range(1, 5):
+        for k in range(4):
+            with block("sums"):
+                vi = axis.data_par(0:4, i - 1)
+                vk = axis.reduce(0:4, k)
+                reads(A[vi:vi + 1, vk:vk + 1])
+                writes(C[vi:vi + 1])
+                C[vi] = C[vi] + A[vi, vk]
+"""
+BY_SUMS = """
+def by(A: Buffer((4, 4), float32), C: Buffer((4,), float32)):
+    with block("root"):
+        reads(A[0:4, 0:4], C[0:4])
+        writes(C[0:4])
+        for i in range(4):
+            for k in range(4):
+                C[i] = C[i] + A[i, k]
+"""
+
+
+def rows_intrin(description: str = SUMS, implementation: str = BY_SUMS) -> TensorIntrin:
+    views = implementation.replace(
+        "by(A: Buffer((4, 4), float32), C: Buffer((4,), float32))",
+        "by[a: int32, a0: int32, c: int32](A: Buffer((4, 4), float32, strides=(a0, 1), "
+        "elem_offset=a), C: Buffer((4,), float32, elem_offset=c))",
+    )
+    return TensorIntrin(parse_func(description), parse_func(views))
+
+
+@pytest.mark.parametrize(
+    "loop", ["range(4)", "parallel(4)", 'thread_binding(4, thread="threadIdx.x")']
+)
+def test_what_is_initialised_is_the_tile(same_result: SameResult, loop: str) -> None:
+    """Of loops that begin at 1 it was another tile; threads left a loop that could not be read."""
+    before = parse_func(ROWS.replace("for i in range(4)", f"for i in {loop}"))
+    after = tensorize(before, "C", rows_intrin())
+    if "thread" not in loop:
+        same_result(before, after)
+    after = Sequential(FROM_BLOCKS)(after)
+    same_result(parse_func(ROWS), after)
+
+
+def test_an_initialisation_in_the_description_needs_whole_reductions(
+    same_result: SameResult,
+) -> None:
+    """Each tile started the sums anew."""
+    added = "                C[vi] = C"
+    starts = f"                with init():\n                    C[vi] = 0.0\n{added}"
+    loop = "            for k in range(4):\n                C"
+    found = rows_intrin(
+        SUMS.replace(added, starts), BY_SUMS.replace(loop, f"            C[i] = 0.0\n{loop}")
+    )
+    refused(parse_func(ROWS), found, "initialises each tile, but the reduction vk goes over")
+    whole = parse_func(ROWS.replace("range(3)", "range(1)").replace("(0:12, ko", "(0:4, ko"))
+    same_result(whole, tensorize(whole, "C", found))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "description", "message"),
+    [
+        # fewer elements than the description says
+        (
+            "",
+            "",
+            SUMS.replace(
+                "                reads", "                where(i < 4)\n                reads"
+            ),
+            "the description runs its block only where i < 4",
+        ),
+        (
+            "ko * 4 + k)",
+            "11 - ko * 4 - k)",
+            SUMS.replace("(0:4, k)", "(0:4, 3 - k)"),
+            "reduction vk does not begin at its first value inside",
+        ),
+        (
+            "with init",
+            "M = match[m: int32, m0: int32](A[vi:vi + 1, vk:vk + 1], (1, 1), float32, "
+            "strides=(m0, 1), elem_offset=m)\n                        with init",
+            SUMS.replace("+ A[vi, vk]", "+ A[0, 0]"),
+            "M is made in the block itself",
+        ),
+    ],
+    ids=["condition", "backwards", "view"],
+)
+def test_what_would_compute_something_else(
+    old: str, new: str, description: str, message: str
+) -> None:
+    text = ROWS.replace(old, new) if old else ROWS
+    if "M = match" in new:
+        text = text.replace("+ A[vi, vk]", "+ M[0, 0]")
+    refused(parse_func(text), rows_intrin(description), message)
