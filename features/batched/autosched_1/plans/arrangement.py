@@ -10,16 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import picked
 from autosched.features.batched.autosched_1.plans.lanes import Nests
-from autosched.features.batched.autosched_1.plans.orders import Order, order_of, tiled_visits
+from autosched.features.batched.autosched_1.plans.orders import Order, order_of, tiled_levels
 from autosched.features.batched.autosched_1.plans.tiles import (
     Chosen,
     Problems,
     cost_of,
     good_and_near,
 )
-from autosched.features.batched.autosched_1.plans.walks import walks, weighted
+from autosched.features.batched.autosched_1.plans.walks import walks_of, weighted
 from autosched.features.batched.autosched_1.plans.windows import Windows, unrolled
 from autosched.features.batched.forms import Ints
 from autosched.features.batched.stores import Floats
@@ -99,15 +98,15 @@ def _unroll(
     """
     every = windows.where.nonzero()[0]
     own = order_of(nests, problems, every, best.tile[every], best.short[every])
-    inside = np.zeros((len(nests.extent), nests.count), bool)
-    inside[:, every] = own.inside
+    inside = np.zeros(nests.count, np.int64)
+    inside[every] = own.inside
     of = np.concatenate([chosen.of for chosen in tiles])
     tile = np.concatenate([chosen.tile for chosen in tiles])
     asked = windows.where[of]
     of, tile = of[asked], tile[asked]
     first, second = (order_of(nests, problems, of, tile, s) for s in (SHORT_REDUCTION, 1))
-    one = (first.inside == picked(inside, of)).all(axis=0)
-    two = (second.inside == picked(inside, of)).all(axis=0) & second.differs(first)
+    one = first.inside == inside[of]
+    two = (second.inside == inside[of]) & second.differs(first)
     rows = np.concatenate([one.nonzero()[0], two.nonzero()[0]])
     short = np.repeat([SHORT_REDUCTION, 1], [np.count_nonzero(one), np.count_nonzero(two)])
     order = Order.joined([first.of(one), second.of(two)])
@@ -226,7 +225,7 @@ def _moved(
     """Cycles of the memory traffic of these nests with a tile and an order each."""
     if not len(of):
         return np.zeros(0)
-    held, chunks = problems.table.factors[-1][tile], problems.chunks[of]
-    visits = tiled_visits(nests, of, order, held, chunks)
-    moved = walks(visits, (element,) * (1 + len(nests.reads)), MEMORY)
+    elements = (element,) * (1 + len(nests.reads))
+    levels = tiled_levels(nests, problems, of, order, tile, elements, MEMORY)
+    moved = walks_of(levels, MEMORY)
     return weighted(moved.lines, LINE_CYCLES) + weighted(moved.runs, RUN_CYCLES)

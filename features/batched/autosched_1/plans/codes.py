@@ -135,8 +135,7 @@ def _tiled(nests: Nests, weight: Floats, element: int, core: Core, fit: int) -> 
     numbers[3] = np.where(window.where, window.cycles, cost.cycles)
     numbers[4] = nests.lane == 0
     numbers[5] = nests.gathered.sum(axis=0)
-    held = problems.table.factors[-1][best.tile]
-    visits = tiled_visits(nests, every, order, held, problems.chunks)
+    visits = tiled_visits(nests, problems, every, order, best.tile)
     return _Pieces(numbers, visits, nests.iterations)
 
 

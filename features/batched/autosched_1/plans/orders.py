@@ -5,37 +5,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import marks, picked, picked_in_all
+from autosched.features.batched.along_loops import picked_in_all
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.tiles import Problems
+from autosched.features.batched.autosched_1.plans.walk_levels import Levels, sizes_of, walk_one
 from autosched.features.batched.autosched_1.plans.walks import Visits
 from autosched.features.batched.forms import Flags, Ints
+from autosched.nest.core import Memory
+from autosched.runtime.compiled_loops import compiled
 
 _Intp = npt.NDArray[np.intp]
 
 
 @dataclass(eq=False)
 class Order:
-    """The loops of nests around the accumulators, by (loop, nest).
+    """The loops of nests around the accumulators: sets of loops as bits, by nest.
 
-    `factors` are the iterations that the tile takes, `rounds` those that are left. `outside` marks
-    loops outside the accumulators' lifetime that stay where they are, `moved` those that move in
-    front of it, `inside` the reduction loops inside. `steps` has the reduction steps inside, by
-    nest.
+    `outside` are loops outside the accumulators' lifetime that stay where they are, `moved` those
+    that move in front of it, `inside` the reduction loops inside, with `steps` reduction steps. The
+    nest has `number` loops in all, without lanes, once tiles are cut off.
     """
 
-    factors: Ints
-    rounds: Ints
-    outside: Flags
-    moved: Flags
-    inside: Flags
+    outside: Ints
+    moved: Ints
+    inside: Ints
     steps: Ints
+    number: Ints
 
     def of(self, those: _Intp | Flags) -> Order:
         """Copy the orders of these nests."""
@@ -43,13 +43,13 @@ class Order:
 
     def differs(self, other: Order) -> Flags:
         """Where the loops are in another order."""
-        found: Flags = ((self.inside != other.inside) | (self.moved != other.moved)).any(axis=0)
+        found: Flags = (self.inside != other.inside) | (self.moved != other.moved)
         return found
 
     @staticmethod
     def joined(parts: list[Order]) -> Order:
         """All orders, one part after the other."""
-        tables = [(p.factors, p.rounds, p.outside, p.moved, p.inside, p.steps) for p in parts]
+        tables = [(p.outside, p.moved, p.inside, p.steps, p.number) for p in parts]
         return Order(*[np.concatenate(own, axis=-1) for own in zip(*tables, strict=True)])
 
 
@@ -57,120 +57,296 @@ def order_of(
     nests: Nests, problems: Problems, those: _Intp, tile: _Intp, short: Ints | int
 ) -> Order:
     """The order of the nests `those` with a tile each, as `around_accumulators` gives it."""
-    there, extent = picked(nests.there, those), picked(nests.extent, those)
-    reducing = picked(nests.own == 0, those)
-    factors, rounds = np.ones_like(extent), extent.copy()
-    for dim, loop in enumerate(picked(problems.loop, those)):
-        some = (loop >= 0).nonzero()[0]
-        at = loop[some], some
-        factors[at] = problems.table.factors[dim][tile[some]]
-        rounds[at] //= factors[at]
-    kept = there & (reducing | (factors != extent))
-    reduces, spatial = kept & reducing, kept & ~reducing
-    running = reduces & (extent > 1)
-    number = marks(running)
-    further_out = number > running
-    begun, stopped = np.zeros((2, len(those)), bool)
-    steps = np.ones(len(those), np.int64)
-    runs = number[-1] > 0
-    outside, moved, inside = np.zeros((3, *kept.shape), bool)
-    for k in range(len(kept) - 1, -1, -1):
-        begun = begun | (running[k] if runs.all() else np.where(runs, running[k], reduces[k]))
-        stops = begun & spatial[k] & ~((steps < short) & further_out[k])
-        stopped = stopped | stops
-        outside[k] = kept[k] & stopped
-        moved[k] = spatial[k] & ~stopped
-        inside[k] = reduces[k] & ~stopped
-        steps = np.where(inside[k], steps * extent[k], steps)
-    return Order(factors, rounds, outside, moved, inside, steps)
-
-
-def tiled_visits(nests: Nests, of: _Intp, order: Order, held: Ints, chunks: Ints) -> Visits:
-    """`visits` of tiles: the loops of the nests `of` by `order`, with `held` of their `chunks`."""
-    whole = nests.width[of]
-    width = whole // chunks * held
-    return _visits(
-        nests,
-        of,
-        [
-            _Run(order.outside, order.rounds, order.factors),
-            _Run(order.moved, order.rounds, order.factors),
-            _Lanes(whole > width, whole // width, width),
-            _Run(order.inside, order.rounds),
-            _Run(order.factors > 1, order.factors),
-        ],
-        width,
+    found = Order(*np.empty((5, len(those)), np.int64))
+    _order(
+        *(nests.there, nests.extent, nests.own, problems.loop, problems.table.factors),
+        *(those, tile, np.full(len(those), short), np.empty(len(nests.extent), np.int64)),
+        *(found.outside, found.moved, found.inside, found.steps, found.number),
     )
+    return found
+
+
+@compiled
+def _order(
+    there: Flags,
+    extent: Ints,
+    own: Ints,
+    loop: Ints,
+    factors: Ints,
+    those: Ints,
+    tile: Ints,
+    short: Ints,
+    factor: Ints,
+    outside: Ints,
+    moved: Ints,
+    inside: Ints,
+    steps: Ints,
+    number: Ints,
+) -> None:
+    for n in range(len(those)):
+        nest = those[n]
+        outside[n] = 0
+        moved[n] = 0
+        inside[n] = 0
+        count = 0
+        running = 0
+        for k in range(len(extent)):
+            factor[k] = 1
+            if there[k, nest] and own[k, nest] == 0 and extent[k, nest] > 1:
+                running += 1
+        for d in range(len(loop)):
+            if loop[d, nest] >= 0:
+                factor[loop[d, nest]] = factors[d, tile[n]]
+                count += factors[d, tile[n]] > 1
+        some = running > 0
+        begun = 0
+        stopped = 0
+        done = 1
+        for k in range(len(extent) - 1, -1, -1):
+            reduces = there[k, nest] and own[k, nest] == 0
+            runs = reduces and extent[k, nest] > 1
+            running -= runs
+            if runs or (reduces and not some):
+                begun = 1
+            if there[k, nest] and not reduces and factor[k] != extent[k, nest]:
+                if begun and not (done < short[n] and running > 0):
+                    stopped = 1
+                if not stopped:
+                    moved[n] |= 1 << k
+                else:
+                    outside[n] |= 1 << k
+                count += 1
+            elif reduces:
+                if stopped:
+                    outside[n] |= 1 << k
+                else:
+                    inside[n] |= 1 << k
+                    done *= extent[k, nest]
+                count += runs
+        steps[n] = done
+        number[n] = count
+
+
+def tiled_visits(nests: Nests, problems: Problems, of: _Intp, order: Order, tile: _Intp) -> Visits:
+    """`visits` of tiles: the loops of the nests `of` by `order`, with a tile each."""
+    width = _held_lanes(nests, problems, of, tile)
+    return _visits(nests, of, order, problems.loop, problems.table.factors, tile, width)
+
+
+def _held_lanes(nests: Nests, problems: Problems, of: _Intp, tile: _Intp) -> Ints:
+    """The lanes that each accumulator of a tile has."""
+    held: Ints = nests.width[of] // problems.chunks[of] * problems.table.factors[-1][tile]
+    return held
 
 
 def plain_visits(nests: Nests) -> Visits:
     """The loops of nests without tiles, then lanes."""
-    every = np.arange(nests.count)
-    return _visits(nests, every, [_Run(nests.there, nests.extent)], nests.width)
+    every, none = np.arange(nests.count), np.zeros(nests.count, np.int64)
+    loops = nests.there & (nests.extent > 1)
+    bits = (loops.astype(np.int64) << np.arange(len(loops))[:, None]).sum(axis=0)
+    order = Order(bits, none, none, none, loops.sum(axis=0))
+    factors = np.ones((1, 1), np.int64)
+    return _visits(nests, every, order, none[None] - 1, factors, none, nests.width)
 
 
-_Loop = tuple[Flags, Ints, Ints | None, list[Ints]]
-"""Where nests have the loop, its extent, the iterations of one step, and its stride for each
-access."""
-
-
-@dataclass(eq=False)
-class _Run:
-    """Loops of nests: where they are, how often they run, iterations of each step (None: 1)."""
-
-    where: Flags
-    extent: Ints
-    scale: Ints | None = None
-
-    def loops(self, nests: Nests, marks: Flags) -> Iterator[_Loop]:
-        """Yield the loops that at least one nest has."""
-        for k, here in enumerate(marks):
-            if here.any():
-                scale = None if self.scale is None else self.scale[k]
-                yield here, self.extent[k], scale, [nests.own[k], *nests.reads[:, k]]
-
-
-@dataclass(eq=False)
-class _Lanes:
-    """A loop that takes groups of lanes in turn: where it is, how many groups, and their lanes."""
-
-    where: Flags
-    extent: Ints
-    scale: Ints
-
-    def loops(self, nests: Nests, mark: Flags) -> Iterator[_Loop]:
-        """Yield the one loop."""
-        yield mark, self.extent, self.scale, [nests.lane, *nests.steps]
-
-
-def _visits(nests: Nests, of: _Intp, runs: list[_Run | _Lanes], width: Ints) -> Visits:
-    """The loops `runs` of the nests `of` in turn, without those that run once, then lanes of
-    `width` in any case."""
-    count = len(of)
-    marks = [run.where & (run.extent > 1) for run in runs]
-    total = np.ones(count, np.int64)
-    for mark in marks:
-        total += mark.sum(axis=0, dtype=np.int16) if mark.ndim > 1 else mark
-    most = int(total.max(initial=1))
-    first = most - total
-    extents = np.ones((most, count), np.int64)
-    strides = np.zeros((1 + len(nests.reads), most, count), np.int64)
-    by_access = strides.reshape(len(strides), -1)
-    place = first.copy()
-    for run, mark in zip(runs, marks, strict=True):
-        for here, extent, scale, moves in run.loops(nests, mark):
-            those = np.flatnonzero(here)
-            at = place[those] * count + those
-            extents.ravel()[at] = extent[those]
-            by = 1 if scale is None else scale[those]
-            nest = of[those]
-            for table, own in zip(by_access, moves, strict=True):
-                table[at] = own[nest] * by
-            place += here
-    extents[-1] = width
-    strides[0, -1] = nests.lane[of]
-    strides[1:, -1] = nests.steps[:, of]
+def _visits(
+    nests: Nests, of: _Intp, order: Order, loop: Ints, factors: Ints, tile: _Intp, width: Ints
+) -> Visits:
+    """The loops of the nests `of` by `order`, without those that run once, then lanes of `width` in
+    any case; a loop that takes groups of lanes in turn comes before those inside."""
+    most = int(order.number.max(initial=0)) + 2
+    extents, first = np.empty((most, len(of)), np.int64), np.empty(len(of), np.int64)
+    strides = np.empty((1 + len(nests.reads), most, len(of)), np.int64)
+    _list_all(
+        *_tables(nests, order, loop, factors, most),
+        *(of, tile, width, extents, strides, first),
+    )
     return Visits(extents, strides, first)
+
+
+def _tables(nests: Nests, order: Order, loop: Ints, factors: Ints, most: int) -> tuple[Ints, ...]:
+    """What `_list_one` reads, and room for its tables."""
+    return (
+        *(nests.extent, nests.own, nests.reads, nests.width, nests.lane, nests.steps),
+        *(order.outside, order.moved, order.inside, loop, factors),
+        *(np.empty(len(nests.extent), np.int64), *np.empty((2, most), np.int64)),
+    )
+
+
+def tiled_levels(
+    nests: Nests,
+    problems: Problems,
+    of: _Intp,
+    order: Order,
+    tile: _Intp,
+    elements: tuple[int, ...],
+    memory: Memory,
+) -> Levels:
+    """`levels_of` the `tiled_visits` of these nests, for a memory that has the rule."""
+    most, accesses = int(order.number.max(initial=0)) + 2, 1 + len(nests.reads)
+    found = Levels.empty(memory, len(of))
+    _walk_tiles(
+        *_tables(nests, order, problems.loop, problems.table.factors, most),
+        *(of, tile, _held_lanes(nests, problems, of, tile)),
+        *(np.empty((most, 1), np.int64), np.empty((accesses, most, 1), np.int64)),
+        *(np.empty(1, np.int64), *sizes_of(memory, elements, most)),
+        *(found.needed, found.lines, found.runs, found.pages),
+    )
+    return found
+
+
+@compiled
+def _walk_tiles(
+    extent: Ints,
+    own: Ints,
+    reads: Ints,
+    whole: Ints,
+    lane: Ints,
+    steps: Ints,
+    outside: Ints,
+    moved: Ints,
+    inside: Ints,
+    loop: Ints,
+    factors: Ints,
+    factor: Ints,
+    line: Ints,
+    scale: Ints,
+    of: Ints,
+    tile: Ints,
+    width: Ints,
+    extents: Ints,
+    strides: Ints,
+    first: Ints,
+    elements: Ints,
+    caches: Ints,
+    tlb: Ints,
+    shift: int,
+    state: Ints,
+    level: Ints,
+    needed: Ints,
+    lines: Ints,
+    runs: Ints,
+    pages: Ints,
+) -> None:
+    for n in range(len(of)):
+        _list_one(
+            *(extent, own, reads, whole, lane, steps, outside, moved, inside, loop, factors),
+            *(factor, line, scale, n, of[n], tile[n], width[n], 0, extents, strides, first),
+        )
+        walk_one(
+            *(extents, strides, 0, first[0], elements, caches, tlb, shift, state, level),
+            *(n, needed, lines, runs, pages),
+        )
+
+
+@compiled
+def _list_all(
+    extent: Ints,
+    own: Ints,
+    reads: Ints,
+    whole: Ints,
+    lane: Ints,
+    steps: Ints,
+    outside: Ints,
+    moved: Ints,
+    inside: Ints,
+    loop: Ints,
+    factors: Ints,
+    factor: Ints,
+    line: Ints,
+    scale: Ints,
+    of: Ints,
+    tile: Ints,
+    width: Ints,
+    extents: Ints,
+    strides: Ints,
+    first: Ints,
+) -> None:
+    for n in range(len(of)):
+        _list_one(
+            *(extent, own, reads, whole, lane, steps, outside, moved, inside, loop, factors),
+            *(factor, line, scale, n, of[n], tile[n], width[n], n, extents, strides, first),
+        )
+        for k in range(first[n]):
+            extents[k, n] = 1
+            for a in range(len(strides)):
+                strides[a, k, n] = 0
+
+
+@compiled
+def _list_one(
+    extent: Ints,
+    own: Ints,
+    reads: Ints,
+    whole: Ints,
+    lane: Ints,
+    steps: Ints,
+    outside: Ints,
+    moved: Ints,
+    inside: Ints,
+    loop: Ints,
+    factors: Ints,
+    factor: Ints,
+    line: Ints,
+    scale: Ints,
+    n: int,
+    nest: int,
+    tile: int,
+    width: int,
+    column: int,
+    extents: Ints,
+    strides: Ints,
+    first: Ints,
+) -> None:
+    """List the loops of one nest in a column, from the last line upwards."""
+    for k in range(len(extent)):
+        factor[k] = 1
+    for d in range(len(loop)):
+        if loop[d, nest] >= 0:
+            factor[loop[d, nest]] = factors[d, tile]
+    at = len(extents) - 1
+    extents[at, column] = width
+    line[at] = -1
+    scale[at] = 1
+    for k in range(len(extent) - 1, -1, -1):
+        if factor[k] > 1:
+            at -= 1
+            extents[at, column] = factor[k]
+            line[at] = k
+            scale[at] = 1
+    for k in range(len(extent) - 1, -1, -1):
+        if inside[n] >> k & 1 and extent[k, nest] > 1:
+            at -= 1
+            extents[at, column] = extent[k, nest]
+            line[at] = k
+            scale[at] = 1
+    if whole[nest] > width:
+        at -= 1
+        extents[at, column] = whole[nest] // width
+        line[at] = -1
+        scale[at] = width
+    loops = moved[n]
+    for _again in range(2):
+        for k in range(len(extent) - 1, -1, -1):
+            if loops >> k & 1 and extent[k, nest] > factor[k]:
+                at -= 1
+                extents[at, column] = extent[k, nest]
+                if factor[k] > 1:
+                    extents[at, column] = extent[k, nest] // factor[k]
+                line[at] = k
+                scale[at] = factor[k]
+        loops = outside[n]
+    first[column] = at
+    for j in range(at, len(extents)):
+        k = line[j]
+        if k < 0:
+            strides[0, j, column] = lane[nest] * scale[j]
+            for a in range(len(reads)):
+                strides[a + 1, j, column] = steps[a, nest] * scale[j]
+        else:
+            strides[0, j, column] = own[k, nest] * scale[j]
+            for a in range(len(reads)):
+                strides[a + 1, j, column] = reads[a, k, nest] * scale[j]
 
 
 def joined_visits(parts: list[Visits]) -> Visits:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from autosched.features.batched.along_loops import picked_in_all
 from autosched.features.batched.autosched_1.plans.touched import Moving, Touched, touched
+from autosched.features.batched.autosched_1.plans.walk_levels import Levels, has_rule, levels_of
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.core import Memory
@@ -50,41 +51,53 @@ class Walks:
 
 def walks(visits: Visits, elements: tuple[int, ...], memory: Memory) -> Walks:
     """The memory traffic of all nests; `elements` has the bytes of an element of each access."""
+    if not has_rule(memory):
+        return walks_of(_levels(visits, elements, memory), memory)
+    levels = levels_of(visits.extents, visits.strides, visits.first, elements, memory)
+    return walks_of(levels, memory)
+
+
+def walks_of(levels: Levels, memory: Memory) -> Walks:
+    """The memory traffic of nests with these levels (`memory_walk._moved`)."""
+    lines, runs = np.empty((2, *levels.needed.shape))
+    for k, (needed, capacity) in enumerate(zip(levels.needed, memory.caches, strict=True)):
+        kept = np.maximum(0.0, 2.0 - needed / capacity)
+        whole = needed <= capacity
+        for counts, moved in ((levels.lines, lines), (levels.runs, runs)):
+            own, more = counts[:, k].astype(np.float64)
+            moved[k] = np.where(whole, own, kept * more + (1.0 - kept) * own)
+    return Walks(lines, runs, levels.pages.astype(np.float64))
+
+
+def _levels(visits: Visits, elements: tuple[int, ...], memory: Memory) -> Levels:
+    """`levels_of` for lines of any number of bytes."""
     found = _touched(visits, elements, memory.line)
     shape = len(visits.extents) + 1, visits.count
     lines, runs, pages, needed = (np.empty(shape, np.int64) for _ in range(4))
     for k, at in found.levels():
         found.lines.take(at).sum(axis=0, out=lines[k])
         found.runs.take(at).sum(axis=0, out=runs[k])
+        found.pages.take(at).sum(axis=0, out=pages[k])
         found.needed.take(at).max(axis=0, out=needed[k])
-        if memory.tlb:
-            found.pages.take(at).sum(axis=0, out=pages[k])
     np.maximum(needed, memory.line * lines, out=needed)
     outside = np.ones_like(lines)
     for k, extent in enumerate(visits.extents):
         np.multiply(outside[k], extent, out=outside[k + 1])
-    every, count = np.arange(visits.count), visits.count
-    moved_lines: list[Floats] = []
-    moved_runs: list[Floats] = []
-    largest = _largest_inside(needed)
-    for capacity in memory.caches:
-        level = np.maximum(_outermost(largest, capacity) - 1, visits.first)
-        at, beyond = level * count + every, np.maximum(level - 1, 0) * count + every
-        size = needed.take(at)
-        whole = (level == visits.first) | (size <= capacity)
-        kept = np.maximum(0.0, 2.0 - size / capacity)
-        here, there = outside.take(at), outside.take(beyond)
-        for counts, moved in ((lines, moved_lines), (runs, moved_runs)):
-            own = (counts.take(at) * here).astype(np.float64)
-            more = (counts.take(beyond) * there).astype(np.float64)
-            moved.append(np.where(whole, own, kept * more + (1.0 - kept) * own))
-    looked_up = np.empty((len(memory.tlb), visits.count))
-    if memory.tlb:
-        largest = _largest_inside(pages)
-    for k, entries in enumerate(memory.tlb):
-        level = np.maximum(_outermost(largest, entries) - 1, visits.first)
-        looked_up[k] = pages[level, every] * outside[level, every]
-    return Walks(np.array(moved_lines), np.array(moved_runs), looked_up)
+    every = np.arange(visits.count)
+
+    def chosen(sizes: Ints, capacities: tuple[int, ...]) -> Ints:
+        largest = _largest_inside(sizes)
+        each = [np.maximum(_outermost(largest, c) - 1, visits.first) for c in capacities]
+        return np.reshape(each, (len(capacities), visits.count)).astype(np.int64)
+
+    level, looked_up = chosen(needed, memory.caches), chosen(pages, memory.tlb)
+    both = np.stack([level, np.maximum(level - 1, 0)])
+    return Levels(
+        np.where(level > visits.first, needed[level, every], 0),
+        lines[both, every] * outside[both, every],
+        runs[both, every] * outside[both, every],
+        pages[looked_up, every] * outside[looked_up, every],
+    )
 
 
 def _touched(visits: Visits, elements: tuple[int, ...], line: int) -> Touched:

@@ -1,0 +1,94 @@
+"""Compile loops over arrays of numbers that are written as Python functions.
+
+    @compiled
+    def count(numbers: Ints, found: Ints) -> None:
+        for k in range(len(numbers)):
+            found[numbers[k]] += 1
+
+Such a function takes arrays and integers, returns nothing, and consists of assignments to variables
+and elements, `for` over a range with a step of 1 or -1, `while`, `if`, and calls of other functions
+of this kind. Its values are int64 and wrap around; elements may be of other integer types or bool.
+It may call `len` of an array, `min` and `max` of two numbers, `abs`, and `ones`. Integers of its
+module are constants. Arrays that it is given share no memory, and no integer that it is given is
+assigned to. As Python, on arrays, it does the same a thousand times as slowly: that is its
+definition, which runs where LLVM has no code for the machine or Python no source.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import CompileError, MeasureError
+from autosched.target import cpu_target
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+Kind = tuple[str, int, bool] | None
+"""An array's type, number of axes, and whether elements along the last one are adjacent; None for
+an integer."""
+
+
+def ones(bits: int) -> int:
+    """The number of bits that are set in an int64."""
+    return (int(bits) & (1 << 64) - 1).bit_count()
+
+
+def _kind(a: np.ndarray[Any, Any]) -> Kind:
+    return a.dtype.char, a.ndim, a.strides[-1] == a.itemsize
+
+
+def compiled(function: Callable[..., None]) -> Compiled:
+    """Decorate a function of this module's kind."""
+    return Compiled(function)
+
+
+class Compiled:
+    """A function, compiled for each combination of argument types.
+
+    `definition` is the function as Python runs it.
+    """
+
+    def __init__(self, definition: Callable[..., None]) -> None:
+        self.definition = definition
+        self._known: dict[tuple[Kind, ...], Callable[[int], int] | None] = {}
+
+    def __call__(self, *args: np.ndarray[Any, Any] | int) -> None:
+        """Run with these arguments, arrays of at least one axis."""
+        kinds = tuple([_kind(a) if isinstance(a, np.ndarray) else None for a in args])
+        if kinds not in self._known:
+            self._known[kinds] = self._compiled(kinds)
+        entry = self._known[kinds]
+        if entry is None:
+            with np.errstate(over="ignore"):
+                self.definition(*args)
+            return
+        slots: list[int] = []
+        for a in args:
+            if isinstance(a, np.ndarray):
+                slots.append(a.__array_interface__["data"][0])
+                slots.append(len(a))
+                slots += [step // a.itemsize for step in a.strides]
+            else:
+                slots.append(a)
+        table = np.array(slots, np.int64)
+        entry(table.__array_interface__["data"][0])
+
+    def _compiled(self, kinds: tuple[Kind, ...]) -> Callable[[int], int] | None:
+        """The code for arguments of these kinds; None where there can be none."""
+        from autosched.codegen.llvm import emit_llvm
+        from autosched.codegen.llvm_compile import compile_object
+        from autosched.runtime.loops_as_tir import function_of
+        from autosched.runtime.native import load_object
+
+        try:
+            func, target = function_of(self.definition, kinds), cpu_target(1)
+            code = compile_object(emit_llvm(func, target), target, "light")
+            library = load_object(code, [func.name])
+        except (OSError, CompileError, MeasureError):
+            return None
+        entry: Any = _ENTRY(library.addresses[func.name])
+        entry.keep = library
+        return entry  # type: ignore[no-any-return]  # ctypes has no types

@@ -1,0 +1,97 @@
+"""Compiled loops do what Python does with the same function, on integers that wrap around."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from autosched.runtime import compiled_loops
+from autosched.runtime.compiled_loops import Compiled, compiled, ones
+
+Ints = npt.NDArray[np.int64]
+_LIMIT = 7
+
+
+@compiled
+def _insert(sorted_: Ints, count: int, value: int) -> None:
+    """Insert a value into the first `count` ones."""
+    at = count
+    while at > 0 and sorted_[at - 1] > value:
+        sorted_[at] = sorted_[at - 1]
+        at -= 1
+    sorted_[at] = value
+
+
+@compiled
+def _everything(numbers: Ints, table: Ints, flags: npt.NDArray[np.bool_], found: Ints) -> None:
+    for k in range(len(numbers)):
+        _insert(found, k, numbers[k])
+    total = 0
+    for n in range(1, len(table)):
+        for k in range(len(numbers) - 1, -1, -1):
+            if (flags[k] and not table[n, k] * 2) or k > _LIMIT:
+                total += table[n, k] // 3 * (numbers[k] % 5) - (table[n, k] << k >> 1)
+            elif numbers[k]:
+                total ^= min(numbers[k], table[n, k]) | max(n, k) & abs(-n)
+            else:
+                total = -total if total < 0 else total * 0x123456789ABCDEF
+        table[n, 0] = total
+        flags[n] = total > 0
+        flags[0] = flags[n] or numbers[1 << 40 if flags[n] else 0] < 0
+    found[0] += ones(total) + k
+
+
+def _arguments(seed: int) -> tuple[Any, ...]:
+    rng = np.random.default_rng(seed)
+    table = rng.integers(-50, 50, (6, 20))[:, ::2]
+    numbers = rng.integers(-9, 9, 10)
+    return numbers, table, rng.random(10) < 0.5, np.zeros(11, np.int64)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_code_does_what_python_does(seed: int) -> None:
+    ours, pythons = _arguments(seed), _arguments(seed)
+    _everything(*ours)
+    with np.errstate(over="ignore"):
+        _everything.definition(*pythons)
+    assert all(np.array_equal(a, b) for a, b in zip(ours, pythons, strict=True))
+    assert np.array_equal(ours[3][1:10], np.sort(ours[0])[1:])
+
+
+def test_other_integers_and_empty_arrays() -> None:
+    @compiled
+    def double(a: Ints, b: Ints) -> None:
+        for k in range(len(a)):
+            b[k] = a[k] + a[k]
+
+    for dtype in (np.int8, np.int32, np.uint16):
+        found = np.zeros(3, dtype)
+        double(np.array([1, 2, 100], np.int16), found)
+        assert found.tolist() == np.array([2, 4, 200]).astype(dtype).tolist()
+    double(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def test_without_code_python_runs_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Compiled, "_compiled", lambda *_: None)
+    again = compiled_loops.compiled(_insert.definition)
+    found = np.array([1, 5, 0])
+    again(found, 2, 3)
+    assert found.tolist() == [1, 3, 5]
+
+
+def test_what_is_not_compiled_is_named() -> None:
+    @compiled
+    def assigns(a: Ints, k: int) -> None:
+        k = 2
+        a[0] = k
+
+    @compiled
+    def raises(a: Ints, k: int) -> None:
+        a[0] = pow(k, 2)
+
+    for function, why in ((assigns, "assigned to: k"), (raises, "not compiled: pow")):
+        with pytest.raises(TypeError, match=why):
+            function(np.zeros(2, np.int64), 1)
