@@ -6,20 +6,23 @@ See `nest/distribution.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.features.batched.along_loops import picked, picked_in_all, taken
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.distribution import MAX_ELEMENTS
+from autosched.runtime.compiled_loops import compiled
 from autosched.state.iterator import Annotation
 
-_STILL = 1 << 62
-"""Stands for the stride of a loop that does not move the address; sorts behind all strides."""
-_APART = int(Annotation.VECTORIZE)
+_VECTORIZE = int(Annotation.VECTORIZE)
 """Loops of this kind and of later kinds (parallel loops and threads) are not distributed."""
+_EXTENT, _STRIDE, _KIND, _TORN = range(4)
+"""Tables of a store by rank of the loop, counted from the outermost one that may be distributed:
+the last tells whether the loop moves the store unevenly, or makes lanes that are no neighbours."""
+_SORTED, _MERGED = 0, 2
+"""The first of two lines of a store, strides and extents: its loops by rising stride, and these
+with loops that continue each other merged."""
 
 
 def distributed(beside: Sequence[Facts], outer: Ints, level: Ints, where: Flags) -> Ints:
@@ -27,136 +30,162 @@ def distributed(beside: Sequence[Facts], outer: Ints, level: Ints, where: Flags)
 
     `level` loops are around all of the stores, and the loops from `outer` on enclose nothing else.
     """
-    found = level.copy()
-    rows = where.nonzero()[0]
-    parts = [_Part.of(facts, outer, rows) for facts in beside]
-    shared = (level - outer)[rows]
-    for number in range(1, int(shared.max(initial=0)) + 1):
-        runs = shared >= number
-        parts, rows, shared = [part.of_rows(runs) for part in parts], rows[runs], shared[runs]
-        taken = _are_taken(parts, shared - number)
-        parts, rows, shared = [part.of_rows(taken) for part in parts], rows[taken], shared[taken]
-        found[rows] -= 1
+    found, rows = level.copy(), where.nonzero()[0]
+    most = max(len(facts.present) for facts in beside)
+    parts = np.zeros((len(beside), 4, most, len(rows)), np.int64)
+    parts[:, _EXTENT] = 1
+    for facts, part in zip(beside, parts, strict=True):
+        tables = facts.present, facts.depth, facts.extent, facts.strides[0], facts.kind
+        _by_rank(*tables, facts.blocks[0], outer, rows, part)
+    lists, loops = np.empty((len(beside), 4, most), np.int64), np.empty((2, len(beside)), np.int64)
+    _distribute(parts, most, outer, level, rows, lists, *loops, found)
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """A store of some candidates, and its loops.
+@compiled
+def _by_rank(
+    present: Flags,
+    depth: Ints,
+    extent: Ints,
+    stride: Ints,
+    kind: Ints,
+    block: Ints,
+    outer: Ints,
+    rows: Ints,
+    part: Ints,
+) -> None:
+    for j in range(len(present)):
+        for r in range(len(rows)):
+            n = rows[r]
+            if present[j, n] and depth[j, n] >= outer[n]:
+                rank = depth[j, n] - outer[n]
+                part[_EXTENT, rank, r] = extent[j, n]
+                part[_STRIDE, rank, r] = stride[j, n]
+                part[_KIND, rank, r] = kind[j, n]
+                lanes = kind[j, n] == _VECTORIZE and stride[j, n] != 1
+                part[_TORN, rank, r] = lanes or block[j, n] != 0
 
-    `extent`, `stride`, `kind` and `even` (whether the loop moves the store evenly) are by rank of
-    the loop, counted from the outermost loop that may be distributed. `ranks`, `strides` and
-    `extents` list the loops by rising stride, those that do not move the address last.
+
+@compiled
+def _distribute(
+    parts: Ints,
+    most: int,
+    outer: Ints,
+    level: Ints,
+    rows: Ints,
+    lists: Ints,
+    moving: Ints,
+    merged: Ints,
+    found: Ints,
+) -> None:
+    for r in range(len(rows)):
+        shared = level[rows[r]] - outer[rows[r]]
+        fits = 1
+        outputs = 1
+        for p in range(len(parts)):
+            moving[p] = 0
+        rank = most
+        while rank > 0 and fits:
+            rank -= 1
+            distributes = rank < shared
+            for p in range(len(parts)):
+                fits = fits and not parts[p, _TORN, rank, r]
+            if distributes:
+                # The loops inside write the same elements in all parts, in rising order.
+                fits = fits and parts[0, _KIND, rank, r] < _VECTORIZE
+                for p in range(len(parts)):
+                    fits = fits and parts[p, _STRIDE, rank, r] > 0
+                    fits = fits and parts[p, _STRIDE, rank, r] == parts[0, _STRIDE, rank, r]
+                    fits = fits and (moving[p] == 0 or lists[p, _SORTED, 0] > 0)
+                    number = 0
+                    stride = 0
+                    extent = 0
+                    for k in range(moving[p]):
+                        if number > 0 and lists[p, _SORTED, k] == stride * extent:
+                            extent *= lists[p, _SORTED + 1, k]
+                        else:
+                            number += 1
+                            stride = lists[p, _SORTED, k]
+                            extent = lists[p, _SORTED + 1, k]
+                        lists[p, _MERGED, number - 1] = stride
+                        lists[p, _MERGED + 1, number - 1] = extent
+                    merged[p] = number
+                    fits = fits and number == merged[0]
+                    for k in range(min(number, merged[0])):
+                        fits = fits and lists[p, _MERGED, k] == lists[0, _MERGED, k]
+                        fits = fits and lists[p, _MERGED + 1, k] == lists[0, _MERGED + 1, k]
+            for p in range(len(parts)):
+                stride = parts[p, _STRIDE, rank, r]
+                extent = parts[p, _EXTENT, rank, r]
+                if stride != 0 and extent > 1:
+                    at = moving[p]
+                    moving[p] += 1
+                    while at > 0 and (
+                        lists[p, _SORTED, at - 1] > stride
+                        or (
+                            lists[p, _SORTED, at - 1] == stride
+                            and lists[p, _SORTED + 1, at - 1] > extent
+                        )
+                    ):
+                        lists[p, _SORTED, at] = lists[p, _SORTED, at - 1]
+                        lists[p, _SORTED + 1, at] = lists[p, _SORTED + 1, at - 1]
+                        at -= 1
+                    lists[p, _SORTED, at] = stride
+                    lists[p, _SORTED + 1, at] = extent
+            if parts[0, _STRIDE, rank, r] != 0:
+                outputs *= parts[0, _EXTENT, rank, r]
+            if distributes:
+                # No two iterations write the same element, and these elements stay in the cache.
+                fits = fits and outputs <= MAX_ELEMENTS
+                reach = 1
+                for k in range(moving[0]):
+                    fits = fits and lists[0, _SORTED, k] >= reach
+                    reach += lists[0, _SORTED, k] * (lists[0, _SORTED + 1, k] - 1)
+                if fits:
+                    found[rows[r]] -= 1
+
+
+def without_common_elements(facts: Facts, start: Ints) -> Ints:
+    """The first depths from `start` on inside of which no two iterations write a common element.
+
+    See `nest.loop_nest.is_injective`.
     """
-
-    extent: Ints
-    stride: Ints
-    kind: Ints
-    even: Flags
-    ranks: Ints
-    strides: Ints
-    extents: Ints
-
-    @staticmethod
-    def of(facts: Facts, outer: Ints, rows: Ints) -> _Part:
-        present = picked(facts.present, rows)
-        rank = picked(facts.depth[:-1], rows) - outer[rows]
-        at = np.flatnonzero(present & (rank >= 0))
-        loop, column = np.divmod(at, max(1, len(rows)))
-        ranks = rank.take(at)
-        number = int(ranks.max(initial=0)) + 1
-        to = ranks * len(rows) + column
-        of = loop * facts.present.shape[1] + rows[column]
-
-        def ranked(table: Ints, default: int) -> Ints:
-            found = np.full((number, len(rows)), default, np.int64)
-            found.ravel()[to] = table.take(of)
-            return found
-
-        extent, stride = ranked(facts.extent, 1), ranked(facts.strides[0], 0)
-        moving = np.where((extent > 1) & (stride != 0), stride, _STILL)
-        order = np.lexsort((extent, moving), axis=0)
-        return _Part(
-            extent,
-            stride,
-            ranked(facts.kind, 0),
-            ranked(facts.blocks[0], 0) == 0,
-            order,
-            taken(moving, order),
-            taken(extent, order),
-        )
-
-    def of_rows(self, chosen: Flags) -> _Part:
-        """The part with the `chosen` candidates only."""
-        if chosen.all():
-            return self
-        return picked_in_all(self, chosen)
-
-    def at(self, table: Ints, rank: Ints) -> Ints:
-        """The entries of `table` for the loop of the given rank of each candidate."""
-        found: Ints = table[rank, np.arange(len(rank))]
-        return found
-
-
-def _are_taken(parts: Sequence[_Part], rank: Ints) -> Flags:
-    """Where the loop at this rank can, and should, be distributed over the parts."""
-    first = parts[0]
-    found: Flags = first.at(first.kind, rank) < _APART
-    written = []
-    for part in parts:
-        inside = np.arange(len(part.kind))[:, None] >= rank
-        torn = ~part.even | ((part.kind == Annotation.VECTORIZE) & (part.stride != 1))
-        found = found & ~(inside & torn).any(axis=0)
-        step = part.at(part.stride, rank)
-        rises, axes = _axes(part, rank)
-        found = found & rises & (step > 0)
-        written.append(np.concatenate([step[None], axes]))
-    for other in written[1:]:
-        most = max(len(written[0]), len(other))
-        found = found & (_filled(written[0], most) == _filled(other, most)).all(axis=0)
-    inside = np.arange(len(first.kind))[:, None] >= rank
-    outputs = np.where(inside & (first.stride != 0), first.extent, 1).prod(axis=0)
-    found &= outputs <= MAX_ELEMENTS
-    return found & is_injective(first.extent, first.stride, inside)
-
-
-def _axes(part: _Part, rank: Ints) -> tuple[Flags, Ints]:
-    """Whether the addresses rise along the loops inside the loop at this rank, and these loops.
-
-    The loops are (stride, extent) lines by rising stride; loops that continue each other are
-    merged.
-    """
-    inside = (part.ranks > rank) & (part.strides != _STILL)
-    number = np.full(len(rank), -1)
-    stride, extent = np.zeros((2, len(rank)), np.int64)
-    found = np.zeros((len(inside), 2, len(rank)), np.int64)
-    rises = np.ones(len(rank), bool)
-    for here, own, times in zip(inside, part.strides, part.extents, strict=True):
-        joins = here & (number >= 0) & (own == stride * extent)
-        new = here & ~joins
-        rises &= ~here | (own > 0)
-        number = number + new
-        stride = np.where(new, own, stride)
-        extent = np.where(joins, extent * times, np.where(new, times, extent))
-        columns = here.nonzero()[0]
-        found[number[columns], 0, columns] = stride[columns]
-        found[number[columns], 1, columns] = extent[columns]
-    return rises, found.reshape(2 * len(found), len(rank))
-
-
-def _filled(table: Ints, lines: int) -> Ints:
-    """The table with lines of zeros appended, `lines` in all."""
-    return np.concatenate([table, np.zeros((lines - len(table), table.shape[1]), np.int64)])
-
-
-def is_injective(extent: Ints, own: Ints, inside: Flags) -> Flags:
-    """`nest.loop_nest.is_injective` for the loops `inside`."""
-    moving = inside & (own != 0) & (extent > 1)
-    stride = np.where(moving, np.abs(own), 0)
-    order = np.argsort(stride, axis=0, kind="stable")
-    found = np.ones(extent.shape[1], bool)
-    reach = np.ones(extent.shape[1], np.int64)
-    for width, times in zip(taken(stride, order), taken(extent, order), strict=True):
-        found &= (width == 0) | (width >= reach)
-        reach += width * (times - 1)
+    found, lines = start.copy(), len(facts.present)
+    tables = facts.present, facts.depth, facts.extent, facts.strides[0]
+    _leave_common(*tables, *np.empty((2, lines), np.int64), found)
     return found
+
+
+@compiled
+def _leave_common(
+    present: Flags,
+    depth: Ints,
+    extent: Ints,
+    own: Ints,
+    strides: Ints,
+    extents: Ints,
+    start: Ints,
+) -> None:
+    for n in range(len(start)):
+        common = 1
+        while common:
+            loops = 0
+            for j in range(len(present)):
+                stride = abs(own[j, n])
+                inside = present[j, n] and depth[j, n] >= start[n]
+                if inside and stride != 0 and extent[j, n] > 1:
+                    at = loops
+                    loops += 1
+                    while at > 0 and strides[at - 1] > stride:
+                        strides[at] = strides[at - 1]
+                        extents[at] = extents[at - 1]
+                        at -= 1
+                    strides[at] = stride
+                    extents[at] = extent[j, n]
+            common = 0
+            reach = 1
+            for k in range(loops):
+                if strides[k] < reach:
+                    common = 1
+                reach += strides[k] * (extents[k] - 1)
+            start[n] += common

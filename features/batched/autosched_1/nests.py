@@ -18,7 +18,10 @@ import numpy.typing as npt
 
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.batched.along_loops import Counts, marks, picked
-from autosched.features.batched.autosched_1.distributed import distributed, is_injective
+from autosched.features.batched.autosched_1.distributed import (
+    distributed,
+    without_common_elements,
+)
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.guards import guarded_along
 from autosched.features.batched.autosched_1.plans.codes import Stores, codes_of
@@ -140,12 +143,7 @@ class Wanted:
 
 def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) -> Wanted:
     """The store as a `Wanted`, without outer loops whose iterations write common elements."""
-    start, rest = start.copy(), facts.forms.every
-    while len(rest):
-        tables = facts.extent, facts.strides[0], facts.present, facts.depth[:-1]
-        extent, own, present, depth = [picked(table, rest) for table in tables]
-        rest = rest[~is_injective(extent, own, present & (depth >= start[rest]))]
-        start[rest] += 1
+    start = without_common_elements(facts, start)
     inside = facts.present & (facts.depth[:-1] >= start)
     conditional = np.zeros_like(inside)
     lanes = np.zeros_like(facts.extent)
