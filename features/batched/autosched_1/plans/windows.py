@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import picked, taken
+from autosched.features.batched.along_loops import picked
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, innermost_run
 from autosched.features.batched.forms import Flags, Ints
@@ -18,9 +18,9 @@ from autosched.features.batched.stores import Floats
 from autosched.nest.plan import WINDOW_LANES, load_pieces
 from autosched.nest.register_tile import STORE_CYCLES, WINDOW
 from autosched.nest.window import MOST_COPIES
+from autosched.runtime.compiled_loops import compiled
 
 _Intp = npt.NDArray[np.intp]
-_FAR = np.int64(1) << 62
 
 
 @dataclass(eq=False)
@@ -157,22 +157,37 @@ def _rolled(problems: Problems, of: _Intp, tile: _Intp, steps: Ints) -> tuple[Fl
 
 def elements(strides: Ints, extents: Ints) -> Ints:
     """`nest.window.elements` of loops by (loop, nest)."""
-    strides = np.where((strides != 0) & (extents > 1), np.abs(strides), _FAR)
-    order = np.argsort(strides, axis=0, kind="stable")
-    strides = taken(strides, order)
-    extents = taken(extents, order)
-    product = np.ones_like(strides[0])
-    last, count = np.zeros_like(product), np.ones_like(product)
-    for stride, extent in zip(strides, extents, strict=True):
-        here = stride != _FAR
-        if not here.any():
-            break
-        times = stride // np.maximum(last, 1)
-        joins = here & (last != 0) & (stride % np.maximum(last, 1) == 0) & (times <= count)
-        begins = here & ~joins
-        product = np.where(begins, product * count, product)
-        last = np.where(begins, stride, last)
-        more = count + times * (extent - 1)
-        count = np.where(begins, extent, np.where(joins, more, count))
-    found: Ints = product * count
+    found = np.empty(strides.shape[1], np.int64)
+    _count_elements(strides, extents, *np.empty((2, len(strides)), np.int64), found)
     return found
+
+
+@compiled
+def _count_elements(strides: Ints, extents: Ints, own: Ints, iterations: Ints, found: Ints) -> None:
+    for n in range(len(found)):
+        loops = 0
+        for k in range(len(strides)):
+            stride = abs(strides[k, n])
+            if stride != 0 and extents[k, n] > 1:
+                at = loops
+                loops += 1
+                while at > 0 and own[at - 1] > stride:
+                    own[at] = own[at - 1]
+                    iterations[at] = iterations[at - 1]
+                    at -= 1
+                own[at] = stride
+                iterations[at] = extents[k, n]
+        product = 1
+        count = 1
+        last = 0
+        for k in range(loops):
+            times = 0
+            if last != 0 and own[k] % last == 0:
+                times = own[k] // last
+            if times > 0 and times <= count:
+                count += times * (iterations[k] - 1)
+            else:
+                product *= count
+                last = own[k]
+                count = iterations[k]
+        found[n] = product * count
