@@ -129,9 +129,14 @@ class Builder:
     def __post_init__(self) -> None:
         self._limit = self.timeout
 
-    def start(self) -> None:
-        """Start the workers ahead of the first batch. RunLostError where none can be started."""
-        while len(self._slots) < self.workers:
+    def start(self, jobs: int | None = None) -> None:
+        """Start the workers that so many jobs need; None: ahead of the first batch.
+
+        Ahead are started at most as many as there are hardware threads. Raises RunLostError where
+        none can be started.
+        """
+        wanted = max(2, usable_threads()) if jobs is None else jobs
+        while len(self._slots) < min(wanted, self.workers):
             try:
                 self._slots.append(_Slot(worker_of(FACTORY, MEMORY_LIMIT)))
             except NoProcessError as error:
@@ -152,7 +157,7 @@ class Builder:
         the candidates that wait. Raises what `build` does.
         """
         task.lowering.require()
-        self.start()
+        self.start(len(batch))
         entry = task.to_json()
         for steps in batch:
             if (task.key, steps) not in self._begun:
@@ -179,7 +184,7 @@ class Builder:
         edited since this process read it.
         """
         task.lowering.require()
-        self.start()
+        self.start(len(batch))
         entry = task.to_json()
         begun = [self._begun.pop((task.key, steps), None) for steps in batch]
         jobs = [job or _Job(entry, s) for job, s in zip(begun, batch, strict=True)]

@@ -141,7 +141,7 @@ class Measurer:
         return runner.environment() if isinstance(runner, GpuRunner | GpuPool) else {}
 
     def start(self, task: Task) -> None:
-        """Start all processes ahead of the first batch; on a CPU without waiting for them."""
+        """Start processes ahead of the first batch; on a CPU without waiting for them."""
         self.builder.start()
         self.runner.launch(task)
 

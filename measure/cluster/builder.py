@@ -25,7 +25,7 @@ class ClusterBuilder(Builder):
         Builder.__init__(self, cluster.workers, cluster.build_timeout)
         self._cluster = cluster
 
-    def start(self) -> None:
+    def start(self, jobs: int | None = None) -> None:
         """Do nothing: the nodes start their processes with the first candidates."""
 
     def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:

@@ -48,6 +48,38 @@ def test_more_cores_have_more_builders(
         measurer.close()
 
 
+@pytest.mark.usefixtures("two_cores")
+def test_no_more_processes_are_started_than_have_work(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are allowed: a thousand would take minutes to start, and most would idle."""
+    made: list[str] = []
+
+    class Started(Exception):
+        pass
+
+    class Dummy:
+        def __init__(self, factory: str, *_: object) -> None:
+            made.append(factory)
+            self.connection = None
+
+        def send(self, _: object) -> None:
+            raise Started
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(measure_build, "worker_of", Dummy)
+    builder = Builder(workers=1000)
+    builder.start()
+    assert len(made) == 2
+    for ask in (builder.begin, builder.build):
+        made.clear()
+        with pytest.raises(Started):
+            ask(task, BATCH)
+        assert len(made) == (3 if ask == builder.begin else 5)  # the first has two already
+
+
 def test_where_no_process_can_be_started_the_run_ends(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
