@@ -228,9 +228,12 @@ class XGBoostModel:
             ) from error
         found = booster.attr("feature_set")
         if schema and found is not None and found != schema:
+            name = found.partition("/")[0]
+            other = f"set cost_model.features to {name}, or give another file"
+            same = schema.startswith(f"{name}/")  # in another version
             raise ConfigError(
-                f"the cost model {path} is for the features {found}, expected {schema}; set "
-                f"cost_model.features to {found.partition('/')[0]}, or give another file"
+                f"the cost model {path} is for the features {found}, expected {schema}; "
+                f"{'train it again' if same else other}"
             )
         if num_features is not None and booster.num_features() != num_features:
             raise ConfigError(

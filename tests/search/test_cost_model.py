@@ -123,6 +123,8 @@ def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
         ConfigError, match=r"expected ansor-0\.19/1; set cost_model\.features to auto"
     ):
         XGBoostModel().load(tmp_path / "model.json", schema="ansor-0.19/1")
+    with pytest.raises(ConfigError, match=r"autosched-1/1, expected autosched-1/2; train it again"):
+        XGBoostModel().load(tmp_path / "model.json", schema="autosched-1/2")
 
 
 def test_what_matters_gains_most(model: XGBoostModel) -> None:
