@@ -59,7 +59,7 @@ def number(name: str, value: Any, least: float = 0.0, most: float = math.inf) ->
 
 def positive(name: str, value: Any) -> float:
     """Return `value` if it is a finite number above 0; else ConfigError."""
-    if number(name, value) == 0:
+    if number(name, value, least=-math.inf) <= 0:
         raise ConfigError(f"{name}: expected a number above 0, found {value}")
     return float(value)
 

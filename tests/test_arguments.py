@@ -33,6 +33,7 @@ def test_right_values_pass() -> None:
         (arguments.number, -1, "n: expected a finite number of at least 0, found -1"),
         (arguments.number, float("inf"), "n: expected a finite number"),
         (arguments.positive, 0.0, "n: expected a number above 0, found 0"),
+        (arguments.positive, -1, "n: expected a number above 0, found -1"),
         (arguments.flag, 1, r"n: expected True or False, found 1 \(int\)"),
         (arguments.file_path, None, "n: expected the path of a file, found None"),
         (arguments.file_path, "a\0", r"n: expected the path of a file, found 'a\\x00' \(str\)"),

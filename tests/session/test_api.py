@@ -596,7 +596,7 @@ FINE = object()
         ({"build_timeout_s": "5"}, "build_timeout_s: expected a number, found '5'"),
         ({"weights": [1, 2]}, "weights: expected a list of 1, one for each task"),
         ({"weights": 2}, "weights: expected a list of 1"),
-        ({"weights": [-1]}, r"weights\[0\]: expected a finite number of at least 0, found -1"),
+        ({"weights": [-1]}, r"weights\[0\]: expected a number above 0, found -1"),
         ({"strategy": "best"}, "strategy: expected one of gradient, round-robin, found 'best'"),
         ({"observer": 5}, r"observer: expected a function \(progress, records\), found 5"),
     ],
