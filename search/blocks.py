@@ -21,7 +21,7 @@ from autosched.state.state import State
 from autosched.state.steps import SplitStep, Step
 from autosched.te.operations.operation import ComputeOp
 
-_PANELS = (1, 2, 3, 4, 8)
+PANELS = (1, 2, 3, 4, 8)
 """How many register tiles lie side by side along the last axis of a panel."""
 
 _SIDES = (1, 1, 2, 4)
@@ -140,7 +140,7 @@ def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
     extents = [split_step(steps, k).extent or 1 for k in blocks.axes]
     in_panel = [len(split_step(steps, k + 1).lengths) == 2 for k in blocks.axes]
     across = [n for n, inside in enumerate(in_panel) if not inside and extents[n] > 1][::-1]
-    rows, width = _register_tile(blocks, rng, extents[across[0]] if across else 1, extents[-1])
+    rows, width = register_tile(blocks, rng, extents[across[0]] if across else 1, extents[-1])
     tile = [1] * len(extents)
     tile[-1] = width
     for n in across:
@@ -148,10 +148,10 @@ def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
         rows //= tile[n]
         if rows <= 1:
             break
-    parts, depth = _reduction(steps, blocks, rng)
+    parts, depth = reduction_parts(steps, blocks, rng)
     most = extents[-1] + blocks.lanes
     widths = [
-        w for w in _PANELS if w == 1 or (w * width < most and _packed(blocks, depth, w * width))
+        w for w in PANELS if w == 1 or (w * width < most and fits_panel(blocks, depth, w * width))
     ]
     panel = one_of(rng, widths)
     lengths = dict(parts)
@@ -163,7 +163,7 @@ def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
     return lengths
 
 
-def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[int, int]:
+def register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[int, int]:
     """Draw a register tile: its rows, of `height`, and the elements of a row, of `extent`.
 
     The accumulators leave registers for the operands. Half of the time the tile is one whose rows
@@ -213,19 +213,19 @@ def _of_few_loads(tiles: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     ]
 
 
-def _reduction(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> tuple[Lengths, int]:
+def reduction_parts(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> tuple[Lengths, int]:
     """Draw the inner lengths of the reductions, of which the longest is cut; also their product."""
     extents = {k: split_step(steps, k).extent or 1 for k in blocks.reductions}
     longest = max(blocks.reductions, key=lambda k: extents[k])
     total = math.prod(extents.values())
     parts = [p for p in _REDUCTION_PARTS if p == 1 or total // p >= _LEAST_STEPS]
-    if blocks.registers < _MANY_REGISTERS and _packed(blocks, total, 2 * blocks.lanes):
+    if blocks.registers < _MANY_REGISTERS and fits_panel(blocks, total, 2 * blocks.lanes):
         parts += _WHOLE_OFTEN
-    extents[longest] = _part(extents[longest], one_of(rng, parts), 1)
+    extents[longest] = part_of(extents[longest], one_of(rng, parts), 1)
     return {k: (extent,) for k, extent in extents.items()}, math.prod(extents.values())
 
 
-def _packed(blocks: Blocks, depth: int, width: int) -> bool:
+def fits_panel(blocks: Blocks, depth: int, width: int) -> bool:
     """Whether a panel of `depth` rows of `width` elements stays in the second cache."""
     return depth * width * blocks.element <= blocks.most_packed
 
@@ -252,7 +252,7 @@ def _chunks(blocks: Blocks, extents: Sequence[int], tile: Sequence[int], rng: Rn
             count = one_of(rng, exact) if several else exact[0]
             chunks[n] = extent // count
         else:
-            chunks[n] = _part(extent, count, tile[n])
+            chunks[n] = part_of(extent, count, tile[n])
         if extent % chunks[n]:
             return chunks
         several = True
@@ -260,7 +260,7 @@ def _chunks(blocks: Blocks, extents: Sequence[int], tile: Sequence[int], rng: Rn
     return chunks
 
 
-def _part(extent: int, parts: int, multiple: int) -> int:
+def part_of(extent: int, parts: int, multiple: int) -> int:
     """The size of one of `parts` nearly equal parts of `extent`.
 
     It is rounded up to a multiple of `multiple`, and at most `extent`.

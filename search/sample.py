@@ -12,6 +12,7 @@ from autosched.errors import ScheduleError
 from autosched.search.blocks import fill_blocks
 from autosched.search.bounds import Bounds
 from autosched.search.column_slices import fill_slices
+from autosched.search.fused_products import fill_products
 from autosched.search.initial import (
     InitialRule,
     Rng,
@@ -48,7 +49,14 @@ class Rules(NamedTuple):
 
 
 CPU_RULES = Rules(
-    (fill_blocks, fill_windows, fill_slices, fill_tile_size, change_compute_location),
+    (
+        fill_blocks,
+        fill_products,
+        fill_windows,
+        fill_slices,
+        fill_tile_size,
+        change_compute_location,
+    ),
     (parallel, unroll, vectorize, forbid_nested_parallel),
 )
 

@@ -25,6 +25,7 @@ from autosched.search.rules.common import (
     structure,
 )
 from autosched.search.rules.custom import CheckedRule
+from autosched.search.rules.fused_products import FUSE_PRODUCTS
 from autosched.search.rules.fused_tiles import FUSE_TILES
 from autosched.search.rules.gpu import (
     ADD_CACHE_READ,
@@ -77,6 +78,7 @@ CPU_RULES: tuple[SketchRule, ...] = (
     PACK_TRANSPOSED,
     INLINE_BORDER,
     FUSE_TILES,
+    FUSE_PRODUCTS,
     FUSE_ROWS,
     *ANSOR_CPU_RULES[4:-1],
     TILE_REDUCTION,

@@ -20,7 +20,7 @@ C[j] = sum(i, A[i, j])        for j.0:              C[j, i] = A[i, j]      for j
 from __future__ import annotations
 
 from collections.abc import Iterator as Iterating
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autosched.search.rules.common import structure
 from autosched.search.rules.operand import is_operand
@@ -149,13 +149,12 @@ def _read_elsewhere(state: State, stage_id: int, inside: set[int], last: int) ->
     return False
 
 
-def _kept_axes(state: State, last: int, stages: Sequence[int]) -> list[int]:
-    """The axes of the stage `last` that all reductions among `stages` have: none sums over them.
+def axis_places(state: State, last: int, stages: Sequence[int]) -> dict[int, list[int | None]]:
+    """For each of `stages` and `last`, the axis of the stage `last` that each of its axes is.
 
-    A reduction that is read along two axes (s[i] and s[j]) keeps neither.
+    None for an axis that is none of these, or that is read along several (s[i] and s[j]).
     """
-    kept = set(range(len(state.stages[last].iters)))
-    places: dict[int, list[int | None]] = {last: [*kept]}  # the axis of `last` for each axis
+    places: dict[int, list[int | None]] = {last: [*range(len(state.stages[last].iters))]}
     for producer in sorted(stages, reverse=True):
         found = [
             [_place(state, reader, e, places[reader]) for e in indices]
@@ -164,7 +163,14 @@ def _kept_axes(state: State, last: int, stages: Sequence[int]) -> list[int]:
         ]
         own = [each[0] if len(set(each)) == 1 else None for each in zip(*found, strict=True)]
         places[producer] = own
-        if queries.has_reduce_iter(state, producer):
+    return places
+
+
+def kept_axes(state: State, places: Mapping[int, Sequence[int | None]]) -> list[int]:
+    """The axes in `places` that all reductions among its stages have: none sums over them."""
+    kept = {place for own in places.values() for place in own if place is not None}
+    for stage_id, own in places.items():
+        if queries.has_reduce_iter(state, stage_id):
             kept.intersection_update(place for place in own if place is not None)
     return sorted(kept)
 
@@ -183,7 +189,7 @@ def _rows_of(state: State, stage_id: int) -> tuple[list[int], list[int]]:
     Both are empty if there is nothing to fuse.
     """
     stages = _row_stages(state, stage_id)
-    kept = _kept_axes(state, stage_id, stages) if stages else []
+    kept = kept_axes(state, axis_places(state, stage_id, stages)) if stages else []
     return (stages, kept) if len(kept) < len(state.stages[stage_id].iters) else ([], [])
 
 

@@ -52,6 +52,8 @@ threads of a Zen 3), and 0.02 for each time it is read. The copy does not pay of
 convolution of 7x7x512, where other sketches take half of the time); it does for 196 reads
 (docs/searching.md)."""
 
+TURNED_STAGES = 2
+
 LINE = 64
 """Bytes of a cache line. The copy of an operand larger than MOST_BYTES reads as many rows at once
 as fill a line: rows of all channels would lie in a few sets of the first cache, which evicts lines
@@ -178,14 +180,36 @@ def _a_line_at_a_time(state: State, copy: int) -> State:
     return state.reorder(copy, [blocks, *others, line])
 
 
+def turned_copy(state: State, operand: int, place: int, reader: int) -> State:
+    """Let `reader` read a copy of an operand whose index number `place` is the last one.
+
+    The copy is TURNED_STAGES stages, after the operand.
+    """
+    state, copy = state.cache_read(operand, PACKED_SCOPE, [reader])
+    state = _a_line_at_a_time(_with_last(state, copy, place), copy)
+    return state.compute_inline(copy + 1)
+
+
+def turnable_to(state: State, stage_id: int, axis: int) -> tuple[int, int] | None:
+    """The operand whose copy can be contiguous along axis number `axis`, and the index's place.
+
+    None where there is no such operand of at most FAR_BYTES.
+    """
+    op = state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    for load in op.loads:
+        for place, number in _turnable(op, load, op.loads):
+            if number == axis and 0 < _bytes(load.producer) <= FAR_BYTES:
+                return [s.op for s in state.stages].index(load.producer.op), place
+    return None
+
+
 def _turn(context: Context, state: State, stage_id: int) -> Next:
     found = turned(context, state, stage_id)
     writer = _writer(state, stage_id)
     assert found is not None
-    state, copy = state.cache_read(found.operand, PACKED_SCOPE, [stage_id])
-    state = _a_line_at_a_time(_with_last(state, copy, found.place), copy)
-    state = state.compute_inline(copy + 1)
-    stage_id, writer = stage_id + 2, writer + 2
+    state = turned_copy(state, found.operand, found.place, stage_id)
+    stage_id, writer = stage_id + TURNED_STAGES, writer + TURNED_STAGES
     state = _with_last(state, stage_id, found.axis)
     if writer > stage_id:
         state = state.compute_inline(stage_id + 1)
