@@ -7,8 +7,10 @@ import math
 from autosched.errors import ConfigError
 from autosched.task import Task
 from autosched.te.operations.operation import ComputeOp
+from autosched.tir.expr import IntImm
 from autosched.tir.walk import pre_order
 from autosched.transform.loops.known_zeros import zero_unless
+from autosched.transform.loops.masked_values import numbers_unless, share_kept
 
 # A call and a return take longer on any CPU; on a GPU a launch takes microseconds.
 _CALL_SECONDS = {"cpu": 2e-9, "cuda": 1e-7}
@@ -36,11 +38,24 @@ def least_operations(task: Task) -> float:
 
     These are the operations of the computation without the products with zeros inserted between the
     elements of a tensor (transposed convolutions), which the code generator leaves out: where
-    elements are zero unless an index has one of n remainders, it reads every n-th.
+    elements are zero unless an index has one of n remainders, it reads every n-th. It also leaves
+    out what is behind conditions such as `j <= i`.
     """
-    bodies = [value for op in task.dag.ops if isinstance(op, ComputeOp) for value in op.body]
+    ops = [op for op in task.dag.ops if isinstance(op, ComputeOp)]
+    bodies = [value for op in ops for value in op.body]
     moduli = [r.modulus for value in bodies for e in pre_order(value) for r in zero_unless(e, {})]
-    return task.dag.flop_count / math.prod(moduli)
+    return task.dag.flop_count / math.prod(moduli) * math.prod(map(_share_behind, ops))
+
+
+def _share_behind(op: ComputeOp) -> float:
+    """The share of an operation that is behind its conditions that compare axes."""
+    ranges = {
+        axis.var: (0, axis.dom.extent.value - 1)
+        for axis in op.root_iter_vars
+        if axis.dom is not None and isinstance(axis.dom.extent, IntImm)
+    }
+    found = [n for value in op.body for e in pre_order(value) for n in numbers_unless(e)]
+    return share_kept([n for n in found if len(n.terms) > 1], ranges)
 
 
 def least_seconds(task: Task) -> float:

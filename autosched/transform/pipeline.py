@@ -72,6 +72,7 @@ from autosched.transform.loops.prefetch_rows import PrefetchRows
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.loops.serialize_loops import SerializeLoops
 from autosched.transform.loops.sink_init import SinkInit
+from autosched.transform.loops.skip_masked import SkipMasked
 from autosched.transform.loops.skip_zeros import SkipZeros
 from autosched.transform.loops.unroll_loop import UnrollLoop
 from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
@@ -127,6 +128,7 @@ def cpu_pipeline(
         UserPasses(0),
         InjectPrefetch(),
         *CPU_LOOPS,
+        SkipMasked(),
         StorageFlatten(),
         *FROM_BLOCKS,
         BF16ComputeLegalize(explicit=False),
@@ -356,6 +358,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "SharedToDynamic": SharedToDynamic,
     "Simplify": Simplify,
     "SinkInit": SinkInit,
+    "SkipMasked": SkipMasked,
     "SkipZeros": SkipZeros,
     "SplitHostDevice": SplitHostDevice,
     "SplitOddVectors": SplitOddVectors,

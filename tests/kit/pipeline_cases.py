@@ -12,7 +12,7 @@ from autosched import te
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.expr import BufferLoad, IntImm, IterVar, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import eq
+from autosched.tir.op import const, eq, if_then_else
 from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
@@ -472,6 +472,20 @@ def outer_products(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, B, C]
 
 
+def lower_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """Sums of the elements of each row up to the diagonal."""
+    A, k = te.placeholder((4, 256), name="A"), te.reduce_axis((0, 256), name="k")
+    B = te.compute(
+        (4,),
+        lambda i: te.sum(if_then_else(k <= i, A[i, k], const(0.0)), axis=k),
+        name="B",
+    )
+    sch = te.create_schedule(B.op)
+    if gpu:
+        _threads(sch, B, *sch[B].split(B.op.axis[0], factor=2))
+    return sch, [A, B]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -497,4 +511,5 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "exponentials": exponentials,
     "long_rows": long_rows,
     "outer_products": outer_products,
+    "lower_rows": lower_rows,
 }

@@ -131,8 +131,10 @@ def test_a_function_that_is_read_twice_is_computed_once() -> None:
         "S[i, j] = sum(k, X[i, k] * B[k, j]); m[i] = max(j, S[i, j]); Y[i, j] = S[i, j] - m[i]",
         "S[i, j] = sum(k, X[i, k] * B[k, j]); m[j] = max(i, S[i, j]);"
         "Y[i, j] = sum(k, exp(S[i, k] - m[k]) * D[k, j]) + 1",
+        "S[g, i, j] = sum(k, X[i, k] * B[k, j] * D[k, g]); m[i] = max(g, j, S[g, i, j]);"
+        "Y[i, f] = sum(g, j, exp(S[g, i, j] - m[i]) * D[j, f]) + 1",
     ],
-    ids=["no reduction between", "one product", "other rows"],
+    ids=["no reduction between", "one product", "other rows", "a second axis of the sums"],
 )
 def test_other_products_have_their_own_sketches(text: str) -> None:
     shapes = {name: (32, 32) for name in ("X", "B", "D") if f"{name}[" in text}
@@ -143,7 +145,7 @@ def test_other_products_have_their_own_sketches(text: str) -> None:
 
 
 def test_sizes_suit_the_machine() -> None:
-    task = attention((4, 1000, 1000, 64, 64))
+    task = attention((4, 1000, 4000, 64, 64))
     space = SearchSpace(task)
     drawn = set()
     for steps in space.sample(np.random.default_rng(0), 60):
@@ -151,8 +153,8 @@ def test_sizes_suit_the_machine() -> None:
         state = task.dag.state_of(steps)
         (rows,) = next(s.lengths for s in splits if state.stages[s.stage_id].name == "Y")
         drawn.add(rows)
-    assert len(drawn) > 3
-    assert all(n is not None and n * 4000 <= space.context.second_cache // 2 for n in drawn)
+    assert len(drawn) > 1
+    assert all(n is not None and n * 16000 <= space.context.second_cache // 2 for n in drawn)
     assert all(n is not None and 1000 % n == 0 for n in drawn)
 
 

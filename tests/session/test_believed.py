@@ -82,6 +82,18 @@ def test_products_with_inserted_zeros_are_not_needed(stride: int, share: int) ->
     assert least_operations(MATMUL) == MATMUL.dag.flop_count
 
 
+def test_what_a_condition_leaves_out_is_not_needed() -> None:
+    """Of a window of 15 columns kernels compute little more."""
+    shapes = {"A": (512, 512), "B": (512, 64)}
+    text = "C[i, k] = sum(j, A[i, j] * B[j, k] if {} else 0)"
+    whole = Task.from_expression(text.format("j >= 0"), shapes)
+    lower = Task.from_expression(text.format("j <= i"), shapes)
+    window = Task.from_expression(text.format("abs(i - j) < 8"), shapes)
+    assert least_operations(whole) == whole.dag.flop_count
+    assert 0.4 < least_operations(lower) / lower.dag.flop_count < 0.6
+    assert least_operations(window) / window.dag.flop_count < 0.1
+
+
 def test_what_is_impossible_is_left_out_and_said() -> None:
     said: list[str] = []
     failed = Record(MATMUL.to_json(), STEPS[3], MeasureResult((), CRASH))

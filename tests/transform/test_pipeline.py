@@ -367,6 +367,11 @@ OVERLAPPING: dict[str, str] = {
                 for r in range(4):
                     C[h] = C[h] + if_then_else((h + r) % 2 == 0, A[(h + r) // 2], 0.0) * B[r]
     """,
+    "SkipMasked": """
+            for i in range(4):
+                for j in range(256):
+                    C[i] = C[i] + if_then_else(j <= i, A[j // 4], 0.0) * B[j // 4]
+    """,
     "SinkInit": """
             for i in range(8):
                 C[i] = 0.0

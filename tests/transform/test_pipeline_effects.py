@@ -294,6 +294,18 @@ def spread_rows() -> tuple[Schedule, list[Tensor], Target]:
     return te.create_schedule(B.op), [A, B], SCALAR
 
 
+def lower_rows() -> tuple[Schedule, list[Tensor], Target]:
+    """Sums of the elements of each row up to the diagonal."""
+    A, r = te.placeholder((4, 300), name="A"), te.reduce_axis((0, 300), name="r")
+
+    def total(i: Var) -> Expr:
+        result: Expr = te.sum(op.if_then_else(r <= i, A[i, r], op.const(0.0)), axis=r)
+        return result
+
+    B = te.compute((4,), total, name="B")
+    return te.create_schedule(B.op), [A, B], SCALAR
+
+
 def host_code() -> tuple[Schedule, list[Tensor], Target]:
     A, _, C, sch = chain()
     return sch, [A, C], GPU
@@ -378,6 +390,7 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         spread_rows,
         lambda f: "0.0 *" not in to_text(f),
     ),
+    "SkipMasked": (lower_rows, lambda f: "if r.o" in to_text(f)),
     "SinkInit": (
         lambda: (*PIPELINE_CASES["packed_rows"](False), CPU),
         lambda f: "if k.outer == 0" in to_text(f),

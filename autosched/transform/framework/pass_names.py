@@ -76,6 +76,7 @@ OWN_PASSES = frozenset(
         "SharedToDynamic",
         "Simplify",
         "SinkInit",
+        "SkipMasked",
         "SkipZeros",
         "SplitHostDevice",
         "SplitOddVectors",
