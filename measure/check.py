@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
+from autosched.runtime.infinities import finite_values
 
 # Relative to an element plus the output's root mean square, for outputs that are not long sums.
 _TOLERANCE = {
@@ -37,6 +38,9 @@ _TINY = 1e-37  # absolute error that any float may have: an exact zero may come 
 _AT_ONCE = 1 << 15  # elements compared at a time: their float64 values stay in a cache
 
 
+_Doubles = npt.NDArray[np.float64]
+
+
 class Tolerance(NamedTuple):
     """How much an element may err: `relative` times itself plus the output's root mean square.
 
@@ -60,12 +64,12 @@ def compare(
     if got.shape != want.shape:
         return _other_shape(name, got, want)
     relative, absolute, rounding = allowance(want, tolerance)
-    exact = want.astype(np.float64)
+    exact = finite_values(want)
     same = (got == want) | (_nan(got) & _nan(want))
-    with np.errstate(invalid="ignore"):
-        error = np.abs(got.astype(np.float64) - exact)
-        allowed = (relative + rounding) * np.abs(exact) + absolute
-        bad = ~(((error <= allowed) & (allowed < np.inf)) | same) if relative else got != want
+    with np.errstate(over="ignore"):
+        error = np.abs(finite_values(got) - exact)
+    allowed = (relative + rounding) * np.abs(exact) + absolute
+    bad = ~((error <= allowed) | same) if relative else got != want
     if not bad.any():
         return None
     where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -234,18 +238,22 @@ class Allowed(NamedTuple):
         """The largest error in units of what is allowed; None when one is larger."""
         if not self.relative:
             return 0.0 if np.array_equal(got, want) else None
-        exact = want.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            size = np.abs(exact)
-            errors = np.abs(got.astype(np.float64) - exact) - self.rounding * size
-            errors /= self.relative * size + self.absolute
+        errors = self._errors(got.astype(np.float64), want.astype(np.float64))
         largest = float(errors.max(initial=0.0))
         if largest <= 1.0:
             return largest
-        same = (got == want) | (_nan(got) & _nan(want))  # the difference of two infinities is NaN
-        if not ((errors <= 1.0) | same).all():
+        errors = self._errors(finite_values(got), finite_values(want))
+        if not ((errors <= 1.0) | (_nan(got) & _nan(want))).all():
             return None
-        return float(np.fmax.reduce(errors[np.isfinite(exact)], initial=0.0))
+        return float(np.fmax.reduce(errors, initial=0.0))
+
+    def _errors(self, got: _Doubles, want: _Doubles) -> _Doubles:
+        """The error of each element in units of what is allowed."""
+        size = np.abs(want)
+        with np.errstate(invalid="ignore", over="ignore"):
+            errors: _Doubles = np.abs(got - want) - self.rounding * size
+            errors /= self.relative * size + self.absolute
+        return errors
 
 
 def tolerance_of(dtype: np.dtype[Any], terms: int = 1) -> float:
@@ -269,7 +277,7 @@ def least_error(want: npt.NDArray[Any]) -> float:
     return max(_TINY, float(ml_dtypes.finfo(want.dtype).smallest_subnormal))  # type: ignore[no-untyped-call]  # ml_dtypes is untyped
 
 
-def root_mean_square(exact: npt.NDArray[np.float64]) -> float:
+def root_mean_square(exact: _Doubles) -> float:
     """The root mean square of the finite elements; 0 where there are none."""
     finite = np.abs(exact[np.isfinite(exact)])
     largest = finite.max(initial=0.0)

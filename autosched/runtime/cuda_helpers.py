@@ -9,6 +9,8 @@ import numpy as np
 
 from autosched.codegen.cuda_float8 import float8_conversions
 from autosched.codegen.cuda_prelude import prelude
+from autosched.runtime.infinities import limit_of
+from autosched.tir.dtype import DType
 
 # For each element type: its C type, and the C code that converts an element `x` to a double.
 _HALF = 'float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x)); return f;'
@@ -65,6 +67,11 @@ extern "C" __global__ void autosched_checksum(
 
 _COMPARE = """\
 static __device__ double autosched_value_NAME(TYPE x) { VALUE }
+// An infinity is compared as the first number beyond the range of its type.
+static __device__ double autosched_finite_NAME(TYPE x) {
+  double value = autosched_value_NAME(x);
+  return value > LIMIT ? LIMIT : value < -LIMIT ? -LIMIT : value;
+}
 // Most elements of a right result differ in their last bits: a thread counts for itself first.
 extern "C" __global__ void autosched_compare_NAME(
     const TYPE* got, const TYPE* want, unsigned long long count, double relative, double absolute,
@@ -74,7 +81,7 @@ extern "C" __global__ void autosched_compare_NAME(
   unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
   for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < count;
        i += step) {
-    double a = autosched_value_NAME(got[i]), b = autosched_value_NAME(want[i]);
+    double a = autosched_finite_NAME(got[i]), b = autosched_finite_NAME(want[i]);
     bool same = EXACT ? got[i] == want[i] : (a == b || (a != a && b != b));
     if (same) continue;
     double share = (fabs(a - b) - rounding * fabs(b)) / (relative * fabs(b) + absolute);
@@ -108,6 +115,10 @@ def helper_source() -> str:
 def compare_source(name: str) -> str:
     """CUDA C of the kernel that compares elements of the NumPy type `name`."""
     element, value = _TYPES[name]
-    exact = "true" if name.startswith(("int", "uint", "bool")) else "false"
-    text = _COMPARE.replace("NAME", name).replace("TYPE", element)
-    return text.replace("VALUE", value).replace("EXACT", exact)
+    exact = name.startswith(("int", "uint", "bool"))
+    limit = limit_of(DType("float64" if exact else name).numpy)
+    parts = {"NAME": name, "TYPE": element, "VALUE": value, "LIMIT": repr(limit)}
+    text = _COMPARE.replace("EXACT", "true" if exact else "false")
+    for part, by in parts.items():
+        text = text.replace(part, by)
+    return text

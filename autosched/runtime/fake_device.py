@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from autosched.runtime.device import Device, DeviceFacts, Difference, Handle, KernelFacts
 from autosched.runtime.device_errors import device_error
+from autosched.runtime.infinities import finite_values
 
 FACTS = DeviceFacts(
     name="fake GPU",
@@ -302,8 +303,8 @@ def difference(
 ) -> Difference:
     """The result of `Device.compare`, computed by NumPy."""
     relative, absolute, rounding = allowed
-    exact, value = want.astype(np.float64), got.astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    exact, value = finite_values(want), finite_values(got)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         same = (got == want) | (np.isnan(exact) & np.isnan(value))
         error = np.abs(value - exact) - rounding * np.abs(exact)
         share = error / (relative * np.abs(exact) + absolute)

@@ -267,6 +267,33 @@ def test_what_is_no_infinity_is_wrong_where_one_is_expected(found: float) -> Non
     assert Allowed.of(want).seen("C", got, want) == message
 
 
+@pytest.mark.parametrize(
+    ("dtype", "near", "far"),
+    [
+        ("float64", 1.797693134e308, 1.79e308),
+        ("float32", 3.4027e38, 3.3e38),
+        ("float16", 65000.0, 50000.0),
+        ("bfloat16", 3.38e38, 2e38),
+        ("float8_e5m2", 57344.0, 20000.0),
+    ],
+)
+def test_an_infinity_is_beside_the_largest_number(dtype: str, near: float, far: float) -> None:
+    """Sums near the end of the range of their type round to one or the other."""
+    values = np.ones((3, 100), dtype)
+    values[:, 0] = np.inf, near, far
+    for sign in (values.dtype.type(1), values.dtype.type(-1)):
+        above, below, small = sign * values
+        for want, got in ((above, below), (below, above)):
+            tolerance = Tolerance(tolerance_of(want.dtype))
+            assert compare("C", got, want, tolerance) is None
+            seen = Allowed.of(want, tolerance).seen("C", got, want)
+            assert isinstance(seen, Seen) and 0 < seen.error < seen.tolerance
+        for want, got in ((above, small), (small, above), (above, -above)):
+            message = compare("C", got, want, Tolerance(tolerance_of(want.dtype)))
+            assert message is not None
+            assert Allowed.of(want).seen("C", got, want) == message
+
+
 def test_another_shape_is_said() -> None:
     want = np.ones((2, 3), np.float32)
     assert "expected shape (2, 3)" in str(Allowed.of(want).seen("C", want.T, want))

@@ -75,13 +75,15 @@ def test_they_say_what_numpy_says(tmp_path: Path, name: str, element: str) -> No
     library = ctypes.CDLL(str(tmp_path / "compare.so"))
     rng = np.random.default_rng(0)
     for count in (1, 6, 40):
-        want = (4 * rng.standard_normal(count)).astype(name)
+        numbers = (4 * rng.standard_normal(count)).astype(name)
         for wrong in ((), (0,), (count - 1,), range(0, count, 2)):
-            got: Any = want if name == "int32" else want * np.float32(1.00001)
-            got = got.copy()
+            want = numbers.copy()
+            got: Any = (want if name == "int32" else want * np.float32(1.00001)).copy()
             got[list(wrong)] += 3
             if name == "float32" and count == 40:
                 got[7], got[[8, 9]], want[9] = np.inf, np.nan, np.nan
+                got[10:13] = np.inf, -np.inf, -np.finfo(np.float32).max
+                want[10:13] = np.finfo(np.float32).max, np.inf, -np.inf
             for allowed in ((1e-3, 1e-3, 0.0), (1e-9, 1e-9, 0.0), (1e-9, 1e-9, 2e-5), (0.0,) * 3):
                 result = np.array([0, np.iinfo(np.uint64).max, 0], np.uint64)
                 arrays = [ctypes.c_void_p(a.ctypes.data) for a in (got, want)]
