@@ -154,6 +154,8 @@ class Seen:
         error = f"largest relative error {_short(self.error)} ({_short(self.tolerance)} allowed)"
         if not self.tolerance:
             error = "all equal"
+        if self.tolerance >= 1:
+            return f"roundings may be as large as the outputs; {error}"
         if not self.telling:
             return f"no output is finite, not zero and varied; {error}"
         share = f"{self.telling:.0%}" if self.telling >= 0.01 else "<1%"

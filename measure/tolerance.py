@@ -70,9 +70,7 @@ def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -
     except (ConfigError, MemoryError):
         return own
     return [
-        least._replace(
-            relative=max(least.relative, min(MOST, _difference(want, other, least.rounding)))
-        )
+        least._replace(relative=max(least.relative, _difference(want, other, least.rounding)))
         if short
         else least
         for short, least, want, other in zip(coarse, own, expected, found, strict=True)

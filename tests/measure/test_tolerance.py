@@ -41,6 +41,20 @@ def test_scores_that_were_rounded_err_by_more_after_an_exponential() -> None:
     assert compare("norm", wrong, want, allowed) is not None
 
 
+def test_scores_of_hundreds_in_float16_are_told_to_be_inexact() -> None:
+    """A kernel without a schedule errs by 0.3, and the warning says what can be told."""
+    task = attention(D=64, H=3)
+    q, k = (4 * array for array in task.inputs())
+    (want,) = task.reference([q, k])
+    found = np.empty_like(want)
+    load(build_steps(task.dag, (), task.target))(q, k, found)
+    (allowed,) = tolerances(task, [q, k], [want])
+    assert allowed.relative > MOST
+    seen = Allowed.of(want, allowed).seen("norm", found, want)
+    assert isinstance(seen, Seen) and seen.error > MOST
+    assert seen.warning is not None and "proves little" in seen.warning
+
+
 def test_the_longer_the_sum_the_more() -> None:
     short, long = (tolerance(attention(D=size)).relative for size in (4, 64))
     assert short < long
@@ -67,7 +81,6 @@ def test_of_what_was_rounded_before(expr: str, types: Any, more: bool) -> None:
     task = Task.from_expression(expr, {"A": (30, 200)}, dtype=types)
     own = tolerance_of(task.tensors[-1].dtype.numpy)
     assert (tolerance(task).relative > own) == more
-    assert tolerance(task).relative <= max(own, MOST)
 
 
 PRODUCT = "C[i, j] = sum(k, A[i, k] * B[k, j])"
