@@ -187,6 +187,7 @@ WORKLOADS: dict[str, Workload] = {
         pooling.max_pool2d_nchw_reference,
         types=TypeRules(EVERY, moves=True),
         check=pooling.check_max_pool,
+        draw=pooling.max_pool_inputs,
     ),
     "layer_norm": Workload(
         "layer_norm",
@@ -195,6 +196,7 @@ WORKLOADS: dict[str, Workload] = {
         elementwise.layer_norm,
         elementwise.layer_norm_reference,
         types=TypeRules(FLOATS, floats=True),
+        draw=elementwise.layer_norm_inputs,
     ),
     "add_relu": Workload(
         "add_relu",

@@ -112,6 +112,41 @@ def test_a_softmax_that_subtracts_another_maximum_is_wrong(
     assert compare("norm", found, want) is not None
 
 
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("wrong", ["no epsilon", "no mean", "mean not squared"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_a_layer_norm_without_one_of_its_parts_is_wrong(dtype: str, wrong: str, rows: int) -> None:
+    """However long the rows are: the mean of normal numbers, and its square, would be small."""
+    sizes = {"M": rows, "N": 8192}
+    workload = workloads.get("layer_norm")
+    inputs = workload.inputs(**sizes, dtype=dtype)
+    (want,) = workload.reference(inputs, **sizes, dtype=dtype)
+    a, gamma, beta = (array.astype(np.float64) for array in inputs)
+    mean = a.mean(axis=1, keepdims=True)
+    square = 0 if wrong == "mean not squared" else mean**2
+    variance = (a**2).mean(axis=1, keepdims=True) - square
+    rstd = 1 / np.sqrt(variance + (0 if wrong == "no epsilon" else 1e-5))
+    found = (a - (0 if wrong == "no mean" else mean)) * rstd * gamma + beta
+    assert compare("Y", found.astype(want.dtype), want) is not None
+
+
+def test_layer_norm_of_integers_has_rows_that_vary() -> None:
+    (a, *_) = workloads.get("layer_norm").inputs(M=4, N=50, in_dtype="int16")
+    assert (a.min(axis=1) < a.max(axis=1)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int32"])
+def test_a_pooling_whose_border_is_zero_is_wrong(dtype: str) -> None:
+    sizes = {"N": 1, "C": 1, "H": 5, "W": 5, "K": 3, "stride": 2, "padding": 1}
+    workload = workloads.get("max_pool2d_nchw")
+    inputs = workload.inputs(**sizes, dtype=dtype)
+    (want,) = workload.reference(inputs, **sizes, dtype=dtype)
+    assert want.max() <= 0
+    found = want.copy()
+    found[:, :, [0, -1]], found[..., [0, -1]] = 0, 0
+    assert compare("Y", found, want) is not None
+
+
 def test_what_is_only_moved_has_any_value() -> None:
     args = {**small_args("max_pool2d_nchw"), "in_dtype": "int64"}
     (array,) = workloads.get("max_pool2d_nchw").inputs(**args)
