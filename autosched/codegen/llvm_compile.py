@@ -42,6 +42,12 @@ _UNNEEDED, _WIDE = "-disable-lsr", 64
 emit_llvm adds up addresses from round to round itself. Without the pass, code is generated in 0.66
 to 0.77 of the time and kernels take as long (Zen 4); code for AVX2 takes 1.01 of the time.
 """
+_ENDLESS, _HAS_ENDLESS = "-disable-loop-idiom-hashrecognize", llvm.llvm_version_info[0] >= 22
+"""What recognises CRC sums in loops, from LLVM 22 on, left out.
+
+It goes through both operands of every value that leads to a result. In a loop of 8 rounds, 32
+maxima one after the other, each of which is read twice, took it more than a minute.
+"""
 _options = Lock()
 
 Level = Literal["auto", "light", "full"]
@@ -115,7 +121,8 @@ def _optimized(ir_text: str, target: Target, level: Level) -> Any:
     options.loop_unrolling = not large or bool(_UNROLLED.search(ir_text))
     builder = llvm.create_pass_builder(tm, options)
     if level == "full":
-        builder.getModulePassManager().run(module, builder)
+        with _without(_ENDLESS, _HAS_ENDLESS):
+            builder.getModulePassManager().run(module, builder)
         return module
     passes = llvm.create_new_module_pass_manager()
     passes.add_simplify_cfg_pass()
@@ -179,29 +186,29 @@ def compile_object(ir_text: str, target: Target, level: Level = "auto") -> bytes
 
 def object_of(module: Any, target: Target) -> bytes:
     """A relocatable object file of the module after LLVM's passes."""
-    with _without_unneeded(target):
+    with _without(_UNNEEDED, target.vector_bytes >= _WIDE):
         return bytes(machine(target).emit_object(module))
 
 
 def assembly(ir_text: str, target: Target, level: Level = "auto") -> str:
     """The machine's assembly text of the module."""
     module = _optimized(ir_text, target, level)
-    with _without_unneeded(target):
+    with _without(_UNNEEDED, target.vector_bytes >= _WIDE):
         return str(machine(target).emit_assembly(module))
 
 
 @contextmanager
-def _without_unneeded(target: Target) -> Iterator[None]:
-    """Generate code without the pass `_UNNEEDED`, if `target` can do without it.
+def _without(option: str, wanted: bool) -> Iterator[None]:
+    """Leave out the pass that `option` disables, where that is `wanted`.
 
     LLVM's options belong to the process, so they are set back for its other users.
     """
-    if target.vector_bytes < _WIDE:
+    if not wanted:
         yield
         return
     with _options:
-        llvm.set_option("autosched", f"{_UNNEEDED}=true")
+        llvm.set_option("autosched", f"{option}=true")
         try:
             yield
         finally:
-            llvm.set_option("autosched", f"{_UNNEEDED}=false")
+            llvm.set_option("autosched", f"{option}=false")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -86,6 +88,50 @@ def test_loop_strength_reduction_is_left_out_for_wide_vectors_alone(options: lis
     assert options == ["-disable-lsr=true", "-disable-lsr=false"]
     assembly(STRAIGHT, WIDE)
     assert options == 2 * ["-disable-lsr=true", "-disable-lsr=false"]
+
+
+def _maxima(number: int) -> str:
+    """A loop of 8 rounds with so many maxima one after the other; NaN are handed on."""
+    lines = [
+        "; innermost loops of scalars: 1",
+        "define void @f(ptr %p) {",
+        "entry:",
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %n, %loop ]",
+        f"  %m0 = phi <4 x float> [ zeroinitializer, %entry ], [ %m{number}, %loop ]",
+    ]
+    for k in range(number):
+        lines += [
+            f"  %q{k} = getelementptr <4 x float>, ptr %p, i64 {k}",
+            f"  %v{k} = load <4 x float>, ptr %q{k}, align 4",
+            f"  %c{k} = fcmp ogt <4 x float> %v{k}, %m{k}",
+            f"  %s{k} = select <4 x i1> %c{k}, <4 x float> %v{k}, <4 x float> %m{k}",
+            f"  %o{k} = fcmp ord <4 x float> %v{k}, %v{k}",
+            f"  %m{k + 1} = select <4 x i1> %o{k}, <4 x float> %s{k}, <4 x float> %v{k}",
+        ]
+    lines += [
+        "  %n = add nuw nsw i64 %i, 1",
+        "  %t = icmp slt i64 %n, 8",
+        "  br i1 %t, label %loop, label %done",
+        "done:",
+        f"  store <4 x float> %m{number}, ptr %p, align 4",
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_many_maxima_one_after_the_other_are_compiled_in_no_time() -> None:
+    """LLVM 22 took it for a checksum, and twice as long for each more of them."""
+    program = (
+        "import sys; from autosched.codegen.llvm_compile import compile_object\n"
+        "from autosched.target import cpu_target\n"
+        "compile_object(sys.stdin.read(), cpu_target(1), 'full')"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], input=_maxima(64), text=True, check=True, timeout=300
+    )
 
 
 def test_llvm_options_are_put_back_after_a_failure(options: list[str]) -> None:
