@@ -54,7 +54,7 @@ def test_root_mean_squares_that_are_written_out() -> None:
     assert [f"{r.kind} {r.inputs}" for r in report.replaced] == [
         "rms_norm+mul X[6, 8] R[8]",
         "rms_norm+mul X[6, 8] R[8]",
-        "rms_norm X[2, 24]",
+        "rms_norm+mul X[2, 24] R[8]",
     ]
 
 

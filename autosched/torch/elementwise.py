@@ -22,7 +22,14 @@ from autosched.torch.model_graph import (
     shape_of,
     value_of,
 )
-from autosched.torch.operands import Reading, reading
+from autosched.torch.operands import (
+    Reading,
+    groups_of,
+    is_dense,
+    permutation_of,
+    reading,
+    storage_order,
+)
 
 _aten = torch.ops.aten
 
@@ -36,24 +43,51 @@ def extended(
     """The computation with all that can follow it in its kernel, and the nodes of that, in order.
 
     A node follows where it alone reads the result, is not `taken`, and its own result has the same
-    elements' places.
+    elements' places. Views may be between.
     """
     followers: list[Any] = []
     between: list[Any] = []
+    seen = computation
     while (user := only_user(node)) is not None and user not in taken:
-        if user.op != "call_function" or not _fits(user, node, computation):
+        if user.op != "call_function":
             break
-        if user.target in SAME_ELEMENTS:
+        if user.target in SAME_ELEMENTS or permutation_of(user) is not None:
+            view = _viewed(seen, node, user)
+            if view is None:
+                break
             between.append(user)
-            node = user
+            node, seen = user, view
             continue
-        extension = followed_by(computation, node, user, constants)
-        if extension is None or not _fits(extension[1][-1], node, computation):
+        if not _fits(user, node, seen):
+            break
+        extension = followed_by(seen, node, user, constants)
+        if extension is None or not _fits(extension[1][-1], node, seen):
             break
         computation, nodes = extension
         followers += [*between, *nodes]
-        between, node = [], nodes[-1]
+        between, node, seen = [], nodes[-1], computation
     return computation, followers
+
+
+def _viewed(computation: Computation, before: Any, node: Any) -> Computation | None:
+    """The computation for what reads `node`, a view of `before`, its result or a view of that.
+
+    None where `node` is no view: its elements have other places in memory.
+
+    Y[n, o, h, w] as (n, o, 4, 4);  flatten(2).transpose(1, 2), (n, 16, o)  ->  order (0, 2, 1)
+    """
+    value = value_of(node)
+    if value is None or not is_float(value) or not is_dense(node):
+        return None
+    if permutation_of(node) is None and not (is_contiguous(before) and is_contiguous(node)):
+        try:
+            strides = value_of(before).to("meta").view(value.shape).stride()
+        except RuntimeError:
+            return None
+        several = zip(value.shape, strides, value.stride(), strict=True)
+        if any(n > 1 and step != own for n, step, own in several):
+            return None
+    return replace(computation, order=() if is_contiguous(node) else storage_order(node))
 
 
 def _fits(node: Any, before: Any, computation: Computation) -> bool:
@@ -235,8 +269,20 @@ def _channels(computation: Computation, shape: Shape) -> Shape:
         return ()
     start = computation.axes.index(computation.channels[0])
     lengths = computation.shape[start : start + len(computation.channels)]
+    if computation.order and not _are_dimension_1(computation, shape):
+        return ()
     before = shape[:1] if computation.order else (math.prod(computation.shape[:start]),)
     return lengths if shape[:2] == (*before, math.prod(lengths)) else ()
+
+
+def _are_dimension_1(computation: Computation, shape: Shape) -> bool:
+    """Whether the channels' axes are dimension 1 of `shape`, as the result is stored."""
+    order = computation.order
+    for places, several in groups_of(tuple(shape[d] for d in order), computation.shape):
+        names = {computation.axes[i] for i in several if computation.shape[i] > 1}
+        if 1 in {order[i] for i in places}:
+            return names <= {*computation.channels}
+    return False
 
 
 def _clip(value: str, low: Any, high: Any) -> str | None:

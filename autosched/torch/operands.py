@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
-from autosched.torch.computation import Computation, NoRuleError, Operand, Shape
+from autosched.torch.computation import Computation, NoRuleError, Operand, Shape, times
 from autosched.torch.element_types import FLOATS, INTEGERS, before_widening
 from autosched.torch.model_graph import shape_of, value_of
 from autosched.torch.parts import part_of
@@ -176,12 +177,12 @@ def broadcast(
     axes: Sequence[str],
     sizes: Shape,
     order: Sequence[int] = (),
-) -> tuple[str, Operand] | None:
+) -> tuple[str, Operand]:
     """The node, which is broadcast to `shape`, along the axes of a kernel's result.
 
     `sizes` are the lengths of `axes`, with as many elements as `shape` in the same order, or as
-    `shape` has them when its dimensions are permuted to `order`; None where an index is of the node
-    in part.
+    `shape` has them when its dimensions are permuted to `order`. Of an index that runs over
+    dimensions of `shape` of which the node has some, it is read at `i % 5` or `i // 5`.
     """
     node = before_expanding(node)
     missing = len(shape) - len(shape_of(node))
@@ -190,21 +191,39 @@ def broadcast(
     stored_as = tuple(order) or tuple(range(len(shape)))
     together: list[tuple[str, ...]] = [()] * len(shape)
     indices: list[str] = []
-    apart = True
+    extents: list[int] = []
+    apart, part = True, False
     for places, several in groups_of(tuple(shape[d] for d in stored_as), sizes):
         dimensions = [stored_as[i] for i in places]
         whole = all(own[d] == shape[d] for d in dimensions)
-        if not whole and any(own[d] != 1 for d in dimensions):
-            return None
         apart &= len(dimensions) == 1
         for d in dimensions[:1]:
             together[d] = tuple(axes[i] for i in several) if whole else ()
-        indices += [axes[i] for i in several] if whole else []
+        if whole:
+            indices += [axes[i] for i in several]
+            extents += [sizes[i] for i in several]
+        elif any(own[d] != 1 for d in dimensions):
+            part = True
+            place = _place([axes[i] for i in several], [sizes[i] for i in several])
+            for i, d in enumerate(dimensions):
+                if own[d] > 1:
+                    after = math.prod(shape[e] for e in dimensions[i + 1 :])
+                    indices.append(
+                        f"{place} // {after} % {own[d]}" if after > 1 else f"{place} % {own[d]}"
+                    )
+                    extents.append(own[d])
     if apart:
         return read(name, node, together[missing:], lengths)
     permuted = unless_usual(tuple(d - missing for d in stored_as if d >= missing))
-    found = Operand((node,), tuple(lengths[axis] for axis in indices) or (1,), order=permuted)
+    found = Operand((node,), tuple(extents) or (1,), order=permuted, part=part)
     return f"{name}[{', '.join(indices) or '0'}]", found
+
+
+def _place(axes: Sequence[str], sizes: Sequence[int]) -> str:
+    """Which element it is in the usual order: `(4*i + j)`."""
+    wide = (i for i, size in enumerate(sizes) if size > 1)
+    terms = [times(math.prod(sizes[i + 1 :]), axes[i]) for i in wide]
+    return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
 
 
 def groups_of(shape: Shape, sizes: Shape) -> list[tuple[list[int], list[int]]]:
@@ -244,7 +263,7 @@ def reading(
     """The computation that reads the node, broadcast to `shape`, beside its result's elements.
 
     With `truth` the node may also be of integers or of truth values, which are read as bytes. None
-    for other types, and where the node's dimensions are not those of the result.
+    for other types.
     """
     dtype = None if value_of(node) is None else value_of(node).dtype
     if dtype not in FLOATS and not (truth and (dtype == torch.bool or dtype in INTEGERS)):
@@ -252,12 +271,9 @@ def reading(
     several = [name for name in computation.operands if name not in computation.weights]
     fresh = computation.fresh("R" if computation.operands else "X")
     for name in (*several, fresh):
-        placed = broadcast(
+        text, operand = broadcast(
             name, node, shape, computation.axes, computation.shape, computation.order
         )
-        if placed is None:
-            return None
-        text, operand = placed
         operand = replace(operand, type="uint8") if dtype == torch.bool else operand
         there = computation.operands.get(name, operand)
         if there in (operand, replace(operand, part=True)):  # read elsewhere in part, too

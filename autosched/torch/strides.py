@@ -40,6 +40,9 @@ _VIEWS = {_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default}
 _TRACED_AS_CONTIGUOUS = {_aten.roll.default, _aten.channel_shuffle.default}
 """What PyTorch stores as its input is stored, which its trace does not tell."""
 
+_NORMS = {_aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default}
+"""What stores rows, matrices and their batches without gaps whatever its input, unlike images."""
+
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Formats of memory with channels last, by the number of dimensions."""
 
@@ -101,6 +104,8 @@ def _may_mislead(node: Any, user: Any) -> bool:
     if user.target in _TRACED_AS_CONTIGUOUS:
         return isinstance(value, torch.Tensor) and not value.is_contiguous()
     kinds = _formats(value)
+    if not kinds and user.target in _NORMS:
+        return isinstance(value, torch.Tensor) and not value.is_contiguous()
     if not kinds or value.stride() == kinds[0]:
         return False
     if not value.is_contiguous(memory_format=FORMATS[value.dim()]):
