@@ -46,6 +46,7 @@ from autosched.torch.reductions import (
     unit_vectors,
     vector_norm,
 )
+from autosched.torch.upsampling import upsampled
 from autosched.torch.winograd import winograd
 from autosched.workloads.winograd import TILES
 
@@ -77,6 +78,9 @@ RULES: dict[Any, Callable[[Any], Computation]] = {
     _aten.adaptive_avg_pool1d.default: adaptive_avg_pool,
     _aten.adaptive_avg_pool2d.default: adaptive_avg_pool,
     _aten.adaptive_avg_pool3d.default: adaptive_avg_pool,
+    _aten.upsample_linear1d.vec: upsampled,
+    _aten.upsample_bilinear2d.vec: upsampled,
+    _aten.upsample_trilinear3d.vec: upsampled,
     _aten.softmax.int: softmax,
     _aten.log_softmax.int: log_softmax,
     _aten.group_norm.default: group_norm,
@@ -106,6 +110,7 @@ _IMAGES = {
     max_pool,
     avg_pool,
     adaptive_avg_pool,
+    upsampled,
     group_norm,
     instance_norm,
 }
