@@ -89,6 +89,24 @@ def test_masks_scales_heads_and_dimensions() -> None:
     assert not report.left_out
 
 
+def test_heads_that_are_repeated_one_after_the_other() -> None:
+    def function(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+        return [
+            attention(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, dim=-3)),
+            attention(q, k.repeat_interleave(2, 1), (v * 2).repeat(1, 2, 1, 1)),  # in turns
+            attention(q[:, :2], k.repeat_interleave(2, -2), v.repeat_interleave(2, -2)),
+        ]
+
+    fast = agree(Calls(function).eval(), *drawn(Q, (2, 2, 7, 3), (2, 2, 7, 6)))
+    assert [f"{r.kind} {r.inputs}" for r in fast.report.replaced] == [
+        "attention Q[2, 2, 2, 5, 3] K[2, 2, 7, 3] V[2, 2, 7, 6]",
+        "mul+repeat X[2, 2, 7, 6]",
+        "attention Q[2, 4, 5, 3] K[2, 4, 7, 3] V[2, 4, 7, 6]",
+        "attention Q[2, 4, 5, 3] K[2, 2, 14, 3] V[2, 2, 14, 6]",
+    ]
+    assert [each.operation for each in fast.report.left_out] == ["repeat_interleave"] * 3
+
+
 def test_rows_that_a_mask_leaves_nothing_of_are_zeros() -> None:
     def function(masks: Any, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> tuple[Tensor, ...]:
         return attention(q, k, v, masks.added), attention(q, k, v, seen)

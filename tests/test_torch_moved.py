@@ -60,6 +60,7 @@ BEFORE: list[tuple[str, Any, Callable[[Any, Tensor, Tensor], Tensor]]] = [
     ("flip+conv2d+relu", into(4, padding=1), lambda c, x, y: c(x.flip(2, -1)).relu()),
     ("roll+conv2d", into(4), lambda c, x, y: c(torch.roll(x, (1, -2, 9), (1, 2, 3)))),
     ("repeat+conv2d", into(8, padding=1, groups=2), lambda c, x, y: c(x.repeat(1, 2, 1, 3))),
+    ("repeat_interleave+conv2d", into(8), lambda c, x, y: c(x.repeat_interleave(2, 1))),
     ("repeat+conv2d", into(4, padding=1), lambda c, x, y: c(x[:, :1].repeat(1, 4, 1, 1))),
     (
         "pixel_unshuffle+conv2d",
@@ -97,7 +98,7 @@ def test_one_and_three_dimensions() -> None:
         lambda c, x: c(F.pad(x, (1, 1, 1, 1), mode="reflect")),
         lambda c, x: c(torch.roll(x, 3)),
         lambda c, x: c(up(x, scale_factor=1.5)),
-        lambda c, x: c(up(x, scale_factor=2, mode="bilinear")),
+        lambda c, x: c(up(x, scale_factor=2, mode="bicubic")),
         lambda c, x: c(up(x[:, :, :4, :4], scale_factor=2.25)),  # 9 of 4
         lambda c, x: c(up(x[:, :, :2, :2], scale_factor=2.25)),  # 4 of 2, not each one twice
         lambda c, x: (lambda p: c(p) + p.mean())(F.pad(x, (1, 1, 1, 1))),  # another reads it

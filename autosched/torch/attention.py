@@ -88,7 +88,7 @@ def _shared(given: Mapping[str, Any], batch: Sequence[int]) -> tuple[Any, Any, i
     """Key, value, and how many heads these have that several of the query's share; 0 for none.
 
     Heads that were repeated for those of the query are read before that:
-    `key[:, :, None].expand(2, 4, 3, 5, 8).reshape(2, 12, 5, 8)`.
+    `key[:, :, None].expand(2, 4, 3, 5, 8).reshape(2, 12, 5, 8)`, `key.repeat_interleave(3, 1)`.
     """
     both = given["key"], given["value"]
     before = [_before_repeating(each) for each in both]
@@ -106,6 +106,9 @@ def _before_repeating(node: Any) -> Any | None:
     """What each head of the node, the third dimension from the end, is one of several copies of;
     None for other nodes.
     """
+    if node.target is _aten.repeat_interleave.self_int:
+        dim, rank = arguments_of(node)["dim"], len(shape_of(node))
+        return node.args[0] if dim is not None and dim % rank == rank - 3 else None
     if node.target not in SAME_ELEMENTS:
         return None
     shape, expanded = shape_of(node), node.args[0]

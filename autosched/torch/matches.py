@@ -246,13 +246,15 @@ def _typed(computation: Computation, nodes: tuple[Any, ...]) -> tuple[Computatio
 
 
 def _is_read_before(node: Any, taken: Container[Any], read: Container[Any]) -> bool:
-    """Whether kernels read what the node converts, and nothing the node itself or a view of it."""
+    """Whether kernels read what the node converts or moves, and nothing the node itself or a view
+    of it.
+    """
 
     def unread(node: Any) -> bool:
         free = all(user in taken or (user.target in _FREE and unread(user)) for user in node.users)
         return node not in read and free
 
-    return before_widening(node) is not node and unread(node)
+    return (before_widening(node) is not node or node.target in MOVES) and unread(node)
 
 
 def _by_winograd(

@@ -1,4 +1,4 @@
-"""Operations each of whose elements is one of their input: `flip`, `roll`, `repeat`, shuffles.
+"""Operations each of whose elements is one of their input: `flip`, `roll`, repeats, shuffles.
 
     y = torch.roll(x, 1, 0)    ->  y[i, j] is x[(i + n - 1) % n, j] of n rows
     y = F.pixel_shuffle(x, 2)  ->  y[n, c, h, w] is x[n, 4*c + 2*(h % 2) + w % 2, h // 2, w // 2]
@@ -49,6 +49,15 @@ def _repeated(node: Any, indices: list[str]) -> list[str]:
     return ["0" if n == 1 else i if n == all_ else f"({i} % {n})" for i, n, all_ in several]
 
 
+def _each_repeated(node: Any, indices: list[str]) -> list[str] | None:
+    given = arguments_of(node)
+    if given["dim"] is None:
+        return None
+    d = given["dim"] % len(indices)
+    indices[d] = f"({indices[d]} // {given['repeats']})"
+    return indices
+
+
 def _pixels_from_channels(node: Any, indices: list[str]) -> list[str]:
     r = arguments_of(node)["upscale_factor"]
     *batch, c, h, w = indices
@@ -81,6 +90,7 @@ _PLACES: Mapping[Any, Callable[[Any, list[str]], list[str] | None]] = {
     _aten.flip.default: _flipped,
     _aten.roll.default: _rolled,
     _aten.repeat.default: _repeated,
+    _aten.repeat_interleave.self_int: _each_repeated,
     _aten.pixel_shuffle.default: _pixels_from_channels,
     _aten.pixel_unshuffle.default: _channels_from_pixels,
     _aten.channel_shuffle.default: _of_groups,
