@@ -11,7 +11,7 @@ of this kind. Its values are int64 and wrap around; elements may be of other int
 It may call `len` of an array, `min` and `max` of two numbers, `abs`, and `ones`. Integers of its
 module are constants. Arrays that it is given share no memory, and no integer that it is given is
 assigned to. As Python, on arrays, it does the same a thousand times as slowly: that is its
-definition, which runs where LLVM has no code for the machine or Python no source.
+definition, with which tests compare.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 Kind = tuple[str, int, bool] | None
 """An array's type, number of axes, and whether elements along the last one are adjacent; None for
 an integer."""
+
+
+class NoCodeError(Exception):
+    """A function has no code here: Python has no source of it, or LLVM nothing for the machine."""
 
 
 def ones(bits: int) -> int:
@@ -53,18 +57,14 @@ class Compiled:
 
     def __init__(self, definition: Callable[..., None]) -> None:
         self.definition = definition
-        self._known: dict[tuple[Kind, ...], Callable[[int], int] | None] = {}
+        self._known: dict[tuple[Kind, ...], Callable[[int], int]] = {}
 
     def __call__(self, *args: np.ndarray[Any, Any] | int) -> None:
-        """Run with these arguments, arrays of at least one axis."""
+        """Run with these arguments, arrays of at least one axis. Raises NoCodeError."""
         kinds = tuple([_kind(a) if isinstance(a, np.ndarray) else None for a in args])
         if kinds not in self._known:
             self._known[kinds] = self._compiled(kinds)
         entry = self._known[kinds]
-        if entry is None:
-            with np.errstate(over="ignore"):
-                self.definition(*args)
-            return
         slots: list[int] = []
         for a in args:
             if isinstance(a, np.ndarray):
@@ -76,8 +76,8 @@ class Compiled:
         table = np.array(slots, np.int64)
         entry(table.__array_interface__["data"][0])
 
-    def _compiled(self, kinds: tuple[Kind, ...]) -> Callable[[int], int] | None:
-        """The code for arguments of these kinds; None where there can be none."""
+    def _compiled(self, kinds: tuple[Kind, ...]) -> Callable[[int], int]:
+        """The code for arguments of these kinds."""
         from autosched.codegen.llvm import emit_llvm
         from autosched.codegen.llvm_compile import compile_object
         from autosched.runtime.loops_as_tir import function_of
@@ -87,8 +87,8 @@ class Compiled:
             func, target = function_of(self.definition, kinds), cpu_target(1)
             code = compile_object(emit_llvm(func, target), target, "light")
             library = load_object(code, [func.name])
-        except (OSError, CompileError, MeasureError):
-            return None
+        except (OSError, CompileError, MeasureError) as error:
+            raise NoCodeError(f"{self.definition.__name__}: {error}") from error
         entry: Any = _ENTRY(library.addresses[func.name])
         entry.keep = library
         return entry  # type: ignore[no-any-return]  # ctypes has no types

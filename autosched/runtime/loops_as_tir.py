@@ -99,8 +99,15 @@ def function_of(definition: Callable[..., None], kinds: Sequence[Kind]) -> PrimF
 
 
 def _tree(definition: Callable[..., None]) -> ast.FunctionDef:
-    (found,) = ast.parse(textwrap.dedent(inspect.getsource(definition))).body
+    """The function's source. Raises OSError where it was changed after it was imported."""
+    source = ast.parse(textwrap.dedent(inspect.getsource(definition)))
+    (found,) = source.body
     assert isinstance(found, ast.FunctionDef)
+    found.decorator_list = []
+    own = definition.__code__
+    every = compile(source, "", "exec", dont_inherit=True).co_consts
+    if own.co_code not in [c.co_code for c in every if getattr(c, "co_name", "") == own.co_name]:
+        raise OSError("its source has changed since it was imported")
     return found
 
 

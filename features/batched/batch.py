@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,13 +25,16 @@ from autosched.features.batched.plans import Plans
 from autosched.features.batched.rows import PopulationRows, rows_of_population
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, Rows
+from autosched.runtime.compiled_loops import NoCodeError
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
 from autosched.target import Target
+from autosched.user_warning import warn
 
 Steps = tuple[Step, ...]
 FEW = "too few candidates of one program"
 ILLEGAL = "illegal steps"
+WITHOUT_CODE = "loops that cannot be compiled"
 
 
 @dataclass
@@ -94,6 +98,7 @@ class BatchedFeatures:
         self._limits = Limits.of(target, ansor_limits) if target.is_gpu else None
         self._plans = Plans(dag)
         self._programs: dict[tuple[Any, ...], Program] = {}
+        self._without_code = False
         self.share = Share()
 
     def __call__(self, candidates: Sequence[Steps]) -> list[FeatureRows | None]:
@@ -121,16 +126,31 @@ class BatchedFeatures:
         `buffers`, where given, receives the buffers of each candidate's rows.
         """
         found: list[FeatureRows | None] = [None] * len(candidates)
+        if self._without_code:
+            return self._none_at_once(candidates)
         programs, without = self._plans.sorted(candidates)
         rest: list[int] = []
         for reason, places in without:
             self.share.reasons[reason] += len(places)
             rest += places
-        rest += self._work_out(programs, found, buffers)
+        try:
+            rest += self._work_out(programs, found, buffers)
+        except NoCodeError as error:
+            self._without_code = True
+            _warn(str(error))
+            return self._none_at_once(candidates)
         self.share.candidates += len(candidates)
         self.share.one_by_one += len(rest)
         self.share.structures, self.share.programs = len(self._plans), len(self._programs)
         return found, rest
+
+    def _none_at_once(
+        self, candidates: Sequence[Steps]
+    ) -> tuple[list[FeatureRows | None], list[int]]:
+        self.share.reasons[WITHOUT_CODE] += len(candidates)
+        self.share.candidates += len(candidates)
+        self.share.one_by_one += len(candidates)
+        return [None] * len(candidates), list(range(len(candidates)))
 
     def _one(self, steps: Steps) -> Rows | None:
         try:
@@ -242,3 +262,11 @@ class BatchedFeatures:
                 left.append(k)
         found.left.extend(some_of(alike, left))
         return found
+
+
+@lru_cache(maxsize=1)
+def _warn(why: str) -> None:
+    warn(
+        "features of candidates are worked out one by one, which takes many times as long: what "
+        f"works out many at once cannot be compiled here ({why})"
+    )

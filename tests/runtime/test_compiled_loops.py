@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from autosched.runtime import compiled_loops
-from autosched.runtime.compiled_loops import Compiled, compiled, ones
+from autosched.runtime.compiled_loops import NoCodeError, compiled, ones
 
 Ints = npt.NDArray[np.int64]
 _LIMIT = 7
@@ -74,12 +74,11 @@ def test_other_integers_and_empty_arrays() -> None:
     double(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def test_without_code_python_runs_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Compiled, "_compiled", lambda *_: None)
-    again = compiled_loops.compiled(_insert.definition)
-    found = np.array([1, 5, 0])
-    again(found, 2, 3)
-    assert found.tolist() == [1, 3, 5]
+def test_a_source_that_was_changed_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = inspect.getsource(_insert.definition)
+    monkeypatch.setattr(inspect, "getsource", lambda _: text.replace("at > 0", "at > 1"))
+    with pytest.raises(NoCodeError, match="_insert: its source has changed"):
+        compiled(_insert.definition)(np.array([1, 5, 0]), 2, 3)
 
 
 def test_what_is_not_compiled_is_named() -> None:

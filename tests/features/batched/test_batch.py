@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -10,10 +11,12 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.features.batched import batch
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import Rows
+from autosched.runtime.compiled_loops import Compiled, NoCodeError
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
@@ -208,3 +211,30 @@ def test_a_single_element_is_a_stage_although_it_has_no_loops(features: str) -> 
         _bits(rows_of_steps(dag, steps, target, features)) for steps in found
     ]
     assert all(r is not None and sorted(r.buffers) == ["D", "e"] for r in rows)
+
+
+@pytest.mark.parametrize("target", [cpu_target(threads=2), cuda_target()], ids=["cpu", "cuda"])
+def test_where_loops_cannot_be_compiled_all_rows_are_worked_out_one_by_one(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_code(*_: object) -> None:
+        raise NoCodeError("_count: source code not available")
+
+    task = Task.from_workload("matmul", target=target, M=60, N=24, K=36)
+    space = SearchSpace(task, SearchOptions(space="autosched"))
+    candidates = space.sample(np.random.default_rng(0), 12)
+    expected = batched_features(task.dag, target, "autosched-1")(candidates)
+    monkeypatch.setattr(Compiled, "__call__", no_code)
+    batch._warn.cache_clear()
+    batched = batched_features(task.dag, target, "autosched-1")
+    with pytest.warns(UserWarning, match=r"one by one.*\(_count: source code not available\)"):
+        found = batched(candidates)
+    with warnings.catch_warnings(action="error"):
+        again = batched(candidates)
+        batched_features(task.dag, target, "autosched-1").at_once(candidates)
+    for rows in (found, again):
+        for ours, theirs in zip(rows, expected, strict=True):
+            assert (ours is None) == (theirs is None)
+            assert ours is None or theirs is None or ours.tobytes() == theirs.tobytes()
+    assert batched.share.one_by_one == batched.share.candidates == 24
+    assert batched.share.reasons[batch.WITHOUT_CODE] == 24
