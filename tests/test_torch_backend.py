@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from autosched.cache_folder import VARIABLE
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
-from autosched.session.cache_folder import VARIABLE
 from autosched.session.tuned import TunedKernel
 from kit.exporting import cuda_record, record
 from kit.records import written_here

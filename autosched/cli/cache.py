@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from autosched.cache_folder import cache_folder
 from autosched.cli.console import plain, print_json, seconds_text, text_width, warn, warning
 from autosched.cli.table import table
+from autosched.codegen.cubin_cache import cubin_cache
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents
+from autosched.runtime.loop_cache import loop_files
 from autosched.session.applying import Applying
-from autosched.session.cache_folder import cache_folder, cubin_cache
 from autosched.session.kernel_cache import KernelCache
 from autosched.session.load_best import origin_of
 from autosched.session.reading import each_once, not_rebuilt, read_records
@@ -94,9 +96,16 @@ def clear(names: Sequence[str], *, everything: bool) -> None:
         if file not in removed:
             warn(f"note: {file.name} is being tuned and stays")
     plain(f"{count(len(removed), 'kernel')} removed from {cache.folder}")
-    cubins = cubin_cache()
-    if everything and cubins is not None and (number := cubins.clear()):
+    if everything:
+        _clear_compiled()
+
+
+def _clear_compiled() -> None:
+    cubins, loops = cubin_cache(), loop_files()
+    if cubins is not None and (number := cubins.files.clear()):
         plain(f"{count(number, 'compiled GPU kernel')} removed from {cubins.folder}")
+    if loops is not None and (number := loops.clear()):
+        plain(f"{count(number, 'compiled loop')} removed from {loops.folder}")
 
 
 def _is_called(file: Path, name: str) -> bool:

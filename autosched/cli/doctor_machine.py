@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from statistics import quantiles
 
+from autosched.cache_folder import cache_folder
 from autosched.cli.console import seconds_text
 from autosched.cli.diagnosis import Finding, Level
 from autosched.control_groups import cpu_quota
@@ -16,7 +17,6 @@ from autosched.measure.bandwidth import free_bytes
 from autosched.measure.environment import fingerprint
 from autosched.measure.steady import two_speeds
 from autosched.process.worker import Worker
-from autosched.session.cache_folder import cache_folder
 from autosched.session.kernel_cache import KernelCache
 from autosched.target import Target
 from autosched.words import count, last_line

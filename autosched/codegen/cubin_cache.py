@@ -1,29 +1,25 @@
-"""Cubins kept in a folder, so that no source is compiled twice.
+"""Cubins kept in a folder, so that no source is compiled twice (`kept_files.py`).
 
 The key covers everything that the cubin depends on: source, options (with the architecture),
-version and size of the compiler. An entry is one file, written under another name and renamed, so
-that several processes may share the folder. A file that is damaged or has another format counts as
-missing.
+version and size of the compiler.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from autosched.cache_folder import cache_folder
 from autosched.codegen.nvrtc import Compiled, Nvrtc, nearest_arch
 from autosched.codegen.nvrtc_log import resources
+from autosched.errors import ConfigError
+from autosched.kept_files import KeptFiles
 
-_MAGIC = b"ASCUBIN2"
 _LENGTH = struct.Struct("<Q")
-_SUFFIX = ".cubin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +28,11 @@ class CubinCache:
 
     folder: Path
     max_bytes: int = 1 << 28
+
+    @property
+    def files(self) -> KeptFiles:
+        """The folder's files."""
+        return KeptFiles(self.folder, ".cubin", b"ASCUBIN3", self.max_bytes)
 
     def compile(
         self,
@@ -54,67 +55,33 @@ class CubinCache:
 
     def get(self, key: str) -> Compiled | None:
         """The entry of `key`, or None."""
-        path = self.folder / (key + _SUFFIX)
-        try:
-            data = path.read_bytes()
-            os.utime(path)  # marks it as just used
-        except OSError:
+        content = self.files.get(key)
+        if content is None:
             return None
-        return _read(data)
+        (length,) = _LENGTH.unpack_from(content)
+        cubin = _LENGTH.size + length  # where it begins
+        header = json.loads(content[_LENGTH.size : cubin])
+        log: str = header["log"]
+        return Compiled(content[cubin:], log, resources(log), 0.0, header["arch"])
 
     def put(self, key: str, compiled: Compiled) -> None:
         """Keep an entry; if the folder cannot be written, the cache stays as it is."""
         header = json.dumps({"log": compiled.log, "arch": compiled.arch}).encode()
-        content = _LENGTH.pack(len(header)) + header + compiled.cubin
-        with suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_MAGIC + hashlib.sha256(content).digest() + content)
-                Path(name).replace(self.folder / (key + _SUFFIX))
-            except OSError:
-                Path(name).unlink(missing_ok=True)
-                raise
-            self._shrink()
+        self.files.put(key, _LENGTH.pack(len(header)) + header + compiled.cubin)
 
-    def clear(self) -> int:
-        """Remove all entries; returns how many there were."""
-        removed = 0
-        for path in self.folder.glob("*" + _SUFFIX):
-            with suppress(OSError):  # another process may have removed it
-                path.unlink()
-                removed += 1
-        return removed
 
-    def _shrink(self) -> None:
-        entries = []
-        for path in self.folder.glob("*" + _SUFFIX):
-            with suppress(OSError):  # another process may have removed it
-                status = path.stat()
-                entries.append((status.st_mtime_ns, path, status.st_size))
-        total = sum(size for _, _, size in entries)
-        for _, path, size in sorted(entries):
-            if total <= self.max_bytes:
-                return
-            path.unlink(missing_ok=True)
-            total -= size
+def cubin_cache() -> CubinCache | None:
+    """The cubins of kernels that processes have built, `cubins` in the folder of the cache.
+
+    None where the user has no folder.
+    """
+    try:
+        return CubinCache(cache_folder() / "cubins")
+    except ConfigError:
+        return None
 
 
 def cache_key(source: str, options: Sequence[str], build: str) -> str:
     """The name of an entry: a hash of everything that determines the cubin."""
     parts = json.dumps([source, list(options), build])
     return hashlib.sha256(parts.encode()).hexdigest()
-
-
-def _read(data: bytes) -> Compiled | None:
-    """The entry in a file, or None where the file is damaged or has another format."""
-    start = len(_MAGIC) + hashlib.sha256().digest_size
-    digest, content = data[len(_MAGIC) : start], data[start:]
-    if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(content).digest() != digest:
-        return None
-    (length,) = _LENGTH.unpack_from(content)
-    cubin = _LENGTH.size + length  # where it begins
-    header = json.loads(content[_LENGTH.size : cubin])
-    log: str = header["log"]
-    return Compiled(content[cubin:], log, resources(log), 0.0, header["arch"])

@@ -18,12 +18,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosched.errors import CompileError, MeasureError
-from autosched.target import cpu_target
+from autosched.runtime.loop_cache import loop_files, loop_key
+from autosched.target import Target, cpu_target
+
+if TYPE_CHECKING:
+    from autosched.runtime.native import Library
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 Kind = tuple[str, int, bool] | None
@@ -78,17 +83,34 @@ class Compiled:
 
     def _compiled(self, kinds: tuple[Kind, ...]) -> Callable[[int], int]:
         """The code for arguments of these kinds."""
-        from autosched.codegen.llvm import emit_llvm
-        from autosched.codegen.llvm_compile import compile_object
-        from autosched.runtime.loops_as_tir import function_of
-        from autosched.runtime.native import load_object
-
         try:
-            func, target = function_of(self.definition, kinds), cpu_target(1)
-            code = compile_object(emit_llvm(func, target), target, "light")
-            library = load_object(code, [func.name])
+            library = _library(self.definition, kinds)
         except (OSError, CompileError, MeasureError) as error:
             raise NoCodeError(f"{self.definition.__name__}: {error}") from error
-        entry: Any = _ENTRY(library.addresses[func.name])
+        entry: Any = _ENTRY(library.addresses[self.definition.__name__])
         entry.keep = library
         return entry  # type: ignore[no-any-return]  # ctypes has no types
+
+
+def _library(definition: Callable[..., None], kinds: tuple[Kind, ...]) -> Library:
+    """The function's code, from the folder of the cache if it is there."""
+    from autosched.runtime.native import load_object
+
+    target, files, symbols = cpu_target(1), loop_files(), [definition.__name__]
+    key = loop_key(definition, kinds, target)
+    known = None if files is None or key is None else files.get(key)
+    if known is not None:
+        with suppress(MeasureError):
+            return load_object(known, symbols)
+    code = _object_code(definition, kinds, target)
+    if files is not None and key is not None:
+        files.put(key, code)
+    return load_object(code, symbols)
+
+
+def _object_code(definition: Callable[..., None], kinds: tuple[Kind, ...], target: Target) -> bytes:
+    from autosched.codegen.llvm import emit_llvm
+    from autosched.codegen.llvm_compile import compile_object
+    from autosched.runtime.loops_as_tir import function_of
+
+    return compile_object(emit_llvm(function_of(definition, kinds), target), target, "light")

@@ -9,12 +9,12 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from autosched import arguments
 from autosched.arguments import PathLike
+from autosched.cache_folder import cache_folder, folder_of
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.session.api import run, shows_progress
-from autosched.session.cache_folder import cache_folder, folder_of
 from autosched.session.kernel_cache import Found, KernelCache
 from autosched.session.settings import TuneSettings
 from autosched.session.this_cpu import is_this_cpu

@@ -4,7 +4,8 @@
     matmul-2f0c61d0a4f4e1bb.part.jsonl   records of a run that is under way, or was killed
     matmul-2f0c61d0a4f4e1bb.lock         held while the task is tuned
     measuring-HOST.lock                  held by whoever measures on that machine
-    cubins/                              what was compiled for GPUs (cache_folder.py)
+    cubins/                              what was compiled for GPUs (codegen/cubin_cache.py)
+    loops/                               loops that features are computed by (runtime/loop_cache.py)
 
 Record files are used instead of a data base because every command reads them, a damaged line costs
 only that line, and a file that is replaced atomically (rename) is read without a lock. Locks are
@@ -25,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from autosched.cache_folder import VARIABLE
 from autosched.errors import CompileError, ConfigError, ScheduleError
 from autosched.measure.journal import SUFFIX
 from autosched.measure.log_lines import log_lines
@@ -34,7 +36,6 @@ from autosched.measure.standing import dated
 from autosched.output_file import replacing, takes_records
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
-from autosched.session.cache_folder import VARIABLE
 from autosched.session.load_best import origin_of
 from autosched.session.reading import read_records, unused
 from autosched.session.this_cpu import best_for_here

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.candidate import build_candidate, build_cuda_candidate
+from autosched.codegen.cubin_cache import cubin_cache
 from autosched.display.frame import frame_of, rows_of
 from autosched.display.plot import tuning_curve
 from autosched.display.results import Found, results_html
@@ -24,7 +25,6 @@ from autosched.runtime.origin import Origin
 from autosched.search.progress import TuneResult
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.again import Again
-from autosched.session.cache_folder import cubin_cache
 from autosched.session.export import ExportOptions, export
 from autosched.session.peer import Peer
 from autosched.session.race import Final, Race

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autosched.arguments import found
+from autosched.cache_folder import VARIABLE, cache_folder
 from autosched.errors import ConfigError
-from autosched.session.cache_folder import VARIABLE, cache_folder
 from autosched.session.kernel_cache import KernelCache
 from autosched.session.load_best import best_kernels
 from autosched.torch.compiled_graph import CompiledGraph

@@ -12,6 +12,7 @@ from autosched.codegen.cubin_cache import CubinCache
 from autosched.codegen.nvrtc import Compiled
 from autosched.measure.records import read_log
 from autosched.measure.standing import best_of
+from autosched.runtime.loop_cache import loop_files
 from autosched.session import kernel_cache
 from autosched.task import Task
 from kit.cli import Cli
@@ -99,6 +100,13 @@ def test_kernels_are_removed_by_name(cli: Cli, log: Path, folder: Path) -> None:
         f"0 kernels removed from {folder}\n1 compiled GPU kernel removed from {cubins}\n"
     )
     cubins.rmdir()
+    loops = loop_files()
+    assert loops is not None
+    loops.put("key", b"code")
+    assert cli("cache", "clear", "--all").out == (
+        f"0 kernels removed from {folder}\n1 compiled loop removed from {loops.folder}\n"
+    )
+    loops.folder.rmdir()
     cli("cache", "add", log)
     (file,) = folder.glob("*.jsonl")
     file.rename(file.with_suffix(".part.jsonl"))  # of a run that was killed

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from autosched.runtime import compiled_loops
 from autosched.runtime.compiled_loops import NoCodeError, compiled, ones
 
 Ints = npt.NDArray[np.int64]
@@ -77,6 +78,7 @@ def test_other_integers_and_empty_arrays() -> None:
 def test_a_source_that_was_changed_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     text = inspect.getsource(_insert.definition)
     monkeypatch.setattr(inspect, "getsource", lambda _: text.replace("at > 0", "at > 1"))
+    monkeypatch.setattr(compiled_loops, "loop_files", lambda: None)
     with pytest.raises(NoCodeError, match="_insert: its source has changed"):
         compiled(_insert.definition)(np.array([1, 5, 0]), 2, 3)
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import autosched
+from autosched.cache_folder import cache_folder
 from autosched.errors import ConfigError
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import SCHEMA, Record, read_log
@@ -24,7 +25,6 @@ from autosched.runtime.cpu import CpuKernel
 from autosched.search.options import SearchOptions
 from autosched.session import api, kernel_cache
 from autosched.session import kernel as kernel_module
-from autosched.session.cache_folder import cache_folder
 from autosched.session.kernel_cache import KernelCache
 from autosched.session.settings import TuneSettings
 from autosched.target import cpu_target

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from autosched import arguments
-from autosched.codegen.cubin_cache import CubinCache
 from autosched.errors import ConfigError
 
 VARIABLE = "AUTOSCHED_CACHE"
@@ -30,17 +29,6 @@ def cache_folder() -> Path:
         raise ConfigError(
             f"there is no home folder for the cache of kernels; set {VARIABLE} to a folder"
         ) from None
-
-
-def cubin_cache() -> CubinCache | None:
-    """The cubins of kernels that processes have built, `cubins` in the folder of the cache.
-
-    None where the user has no folder.
-    """
-    try:
-        return CubinCache(cache_folder() / "cubins")
-    except ConfigError:
-        return None
 
 
 def folder_of(name: str, value: Any) -> Path:
