@@ -106,7 +106,7 @@ def test_a_wrong_one_is_known_before_anything_is_measured(
     body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "Helper", StubHelper)
-    monkeypatch.setattr(Builder, "start", lambda _: None)  # nothing is ever built
+    monkeypatch.setattr(Builder, "start", lambda *_: None)  # nothing is ever built
     task = task_with(body)
     limit = 2.0 if body == "hangs" else 60.0
     session = Session(
