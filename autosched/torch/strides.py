@@ -41,7 +41,7 @@ _TRACED_AS_CONTIGUOUS = {_aten.roll.default, _aten.channel_shuffle.default}
 """What PyTorch stores as its input is stored, which its trace does not tell."""
 
 _NORMS = {_aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default}
-"""What stores rows, matrices and their batches without gaps whatever its input, unlike images."""
+"""What stores its result as rows, whatever its input, unless that is channels last."""
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Formats of memory with channels last, by the number of dimensions."""
@@ -50,8 +50,9 @@ FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 def settle_strides(graph: Any) -> None:
     """Give the nodes the strides that PyTorch's operations give their results when they run.
 
-    An operation is computed once, of zeros, where its trace may be wrong, where its result may have
-    the strides of either format, and where something that it reads was traced wrongly.
+    An operation is computed once, of zeros, where its trace may be wrong (as that of an `einsum` is
+    with sizes of 1), where its result may have the strides of either format, and where something
+    that it reads was traced wrongly.
     """
     changed: set[Any] = set()
     for node in graph.nodes:
@@ -59,6 +60,7 @@ def settle_strides(graph: Any) -> None:
         if not _can_be_tried(node) or not (
             any(map(_is_open, values))
             or _is_split(node)
+            or (node.target is _aten.einsum.default and 1 in node.meta["val"].shape)
             or any(n in changed or _may_mislead(n, node) for n in node.all_input_nodes)
         ):
             continue
@@ -104,12 +106,11 @@ def _may_mislead(node: Any, user: Any) -> bool:
     if user.target in _TRACED_AS_CONTIGUOUS:
         return isinstance(value, torch.Tensor) and not value.is_contiguous()
     kinds = _formats(value)
-    if not kinds and user.target in _NORMS:
-        return isinstance(value, torch.Tensor) and not value.is_contiguous()
-    if not kinds or value.stride() == kinds[0]:
+    if kinds and value.stride() == kinds[0]:
         return False
-    if not value.is_contiguous(memory_format=FORMATS[value.dim()]):
-        return False
+    if not kinds or not value.is_contiguous(memory_format=FORMATS[value.dim()]):
+        stored = isinstance(value, torch.Tensor) and not value.is_contiguous()
+        return stored and user.target in _NORMS
     told = user.target in _TRACED_WELL or torch.Tag.pointwise in getattr(user.target, "tags", ())
     return not told or bool(value.stride() != kinds[1])
 
