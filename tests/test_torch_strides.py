@@ -43,3 +43,14 @@ def test_batch_normalisation_of_what_is_permuted(batch: int) -> None:
     for memory_format in torch.contiguous_format, torch.channels_last:
         stored = x.contiguous(memory_format=memory_format)
         check_strides(model.to(memory_format=memory_format), stored)
+
+
+def test_what_was_traced_as_a_view_may_be_a_copy() -> None:
+    """PatchTST normalises so, and flattens what comes out."""
+
+    def function(linear: Any, norm: Any, x: Tensor) -> list[Tensor]:
+        y = norm(linear(x).transpose(1, 2)).transpose(1, 2)
+        return [y.reshape(2, -1), y.reshape(4, -1).relu() * 2]
+
+    model = filled(Calls(function, nn.Linear(3, 4), nn.BatchNorm1d(4)))
+    check_strides(model, *drawn((2, 6, 3)))

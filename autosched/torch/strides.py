@@ -125,7 +125,10 @@ def _formats(value: Any) -> list[tuple[int, ...]]:
 
 
 def _computed(node: Any) -> Any:
-    """What the operation computes of zeros; what was traced if it reads indices."""
+    """What the operation computes of zeros; what was traced if it reads indices.
+
+    A view of what cannot be viewed like that becomes a copy, as the model's own `reshape` is.
+    """
     values = [leaf for each in node.all_input_nodes for leaf in tree_leaves(each.meta.get("val"))]
     if not all(map(_may_be_zero, values)):
         return node.meta["val"]
@@ -133,8 +136,11 @@ def _computed(node: Any) -> Any:
     try:
         with torch.no_grad():
             return node.target(*args, **kwargs)
-    except RuntimeError:  # a view that such strides do not allow: it stays as it was traced
-        return node.meta["val"]
+    except RuntimeError:
+        if node.target is not _aten.view.default:
+            return node.meta["val"]
+    node.target = _aten.reshape.default  # strides that the trace did not know allow no view
+    return node.target(*args, **kwargs)
 
 
 def _may_be_zero(value: Any) -> bool:
