@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from autosched.features.batched.along_loops import taken
-from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints
+from autosched.features.batched.forms import WHOLE, Form, Forms, Ints
 from autosched.features.walk.strides import flat_terms
+from autosched.runtime.compiled_loops import compiled
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.transform.vector.index_steps import step_along
@@ -33,52 +33,79 @@ def steps_along(
         scale = scale * np.maximum(elements, 1)
     if not factor:
         return forms.zero, forms.zero
-    if len(factor) == 1:
-        return _counted(np.stack(lower), np.stack(upper), np.stack(factor))
-    digits = np.stack(lower), np.stack(upper), np.stack(factor)
-    clash = _clash(*digits)
-    step, block = _counted(*_joined(*digits))
+    step, block, clash = np.empty((3, forms.count), np.int64)
+    _add_up(np.stack(lower), np.stack(upper), np.stack(factor), step, block, clash)
     for n in clash.nonzero()[0].tolist():
-        step[n], block[n] = _step(tuple([tuple(own[:, n].tolist()) for own in digits]))
+        digits = [tuple([int(own[n]) for own in every]) for every in (lower, upper, factor)]
+        step[n], block[n] = _step(tuple(digits))
     return step, block
 
 
-def _clash(lower: Ints, upper: Ints, factor: Ints) -> Flags:
-    """Where two digits begin at the same place and end at different ones."""
-    found: Flags = np.zeros(lower.shape[1], bool)
-    part = (factor != 0) & ((lower > 1) | (upper < WHOLE))
+@compiled
+def _add_up(lower: Ints, upper: Ints, factor: Ints, step: Ints, block: Ints, clash: Ints) -> None:
+    """The stride and the block length of each sum of digits (`index_steps.step_along`), and where
+    two digits begin at the same place and end at different ones. Changes the digits."""
+    for n in range(len(step)):
+        clash[n] = 0
+        for k in range(1, len(lower)):
+            for other in range(k):
+                part = lower[k, n] > 1 or max(upper[k, n], upper[other, n]) < WHOLE
+                there = factor[k, n] != 0 and factor[other, n] != 0
+                if part and there and lower[k, n] == lower[other, n]:
+                    clash[n] |= upper[k, n] != upper[other, n]
+        _sort_digits(lower, upper, factor, n)
+        _join_digits(lower, upper, factor, n)
+        step[n] = 0
+        block[n] = 0
+        for k in range(len(lower)):
+            if factor[k, n] != 0 and lower[k, n] == 1:
+                step[n] += factor[k, n]
+            if factor[k, n] != 0 and (lower[k, n] != 1 or upper[k, n] != WHOLE):
+                length = 1
+                if lower[k, n] == 1:
+                    length = upper[k, n]
+                elif upper[k, n] == WHOLE:
+                    length = lower[k, n]
+                while length != 0:  # the greatest common divisor
+                    rest = block[n] % length
+                    block[n] = length
+                    length = rest
+
+
+@compiled
+def _sort_digits(lower: Ints, upper: Ints, factor: Ints, n: int) -> None:
+    """The digits that begin last come first."""
     for k in range(1, len(lower)):
-        same = part[k] & part[:k] & (lower[:k] == lower[k]) & (upper[:k] != upper[k])
-        found = found | same.any(axis=0)
-    return found
+        low = lower[k, n]
+        up = upper[k, n]
+        own = factor[k, n]
+        at = k
+        while at > 0 and lower[at - 1, n] < low:
+            lower[at, n] = lower[at - 1, n]
+            upper[at, n] = upper[at - 1, n]
+            factor[at, n] = factor[at - 1, n]
+            at -= 1
+        lower[at, n] = low
+        upper[at, n] = up
+        factor[at, n] = own
 
 
-def _joined(lower: Ints, upper: Ints, factor: Ints) -> tuple[Ints, Ints, Ints]:
+@compiled
+def _join_digits(lower: Ints, upper: Ints, factor: Ints, n: int) -> None:
     """Merge digits that make up a longer one (`walk.strides.flat_terms`)."""
-    order = np.argsort(-lower, axis=0, kind="stable")
-    lower, upper, factor = (taken(own, order) for own in (lower, upper, factor))
     for k in range(1, len(lower)):
         for other in range(k):
-            same = (lower[other] == lower[k]) & (upper[other] == upper[k])
-            factor[k] += np.where(same, factor[other], 0)
-            factor[other] = np.where(same, 0, factor[other])
+            if lower[other, n] == lower[k, n] and upper[other, n] == upper[k, n]:
+                factor[k, n] += factor[other, n]
+                factor[other, n] = 0
     for k in range(1, len(lower)):
-        part = (lower[k] > 1) | (upper[k] < WHOLE)
+        part = lower[k, n] > 1 or upper[k, n] < WHOLE
         for above in range(k):
-            follows = (factor[k] != 0) & (factor[above] != 0) & part & (lower[above] == upper[k])
-            follows &= factor[above] * lower[k] == factor[k] * upper[k]
-            upper[k] = np.where(follows, upper[above], upper[k])
-            factor[above] = np.where(follows, 0, factor[above])
-    return lower, upper, factor
-
-
-def _counted(lower: Ints, upper: Ints, factor: Ints) -> tuple[Ints, Ints]:
-    """The stride and the block length of a sum of digits (`index_steps.step_along`)."""
-    there, low, whole = factor != 0, lower == 1, upper == WHOLE
-    step: Ints = np.where(there & low, factor, 0).sum(axis=0)
-    length = np.where(low, upper, np.where(whole, lower, 1))
-    block: Ints = np.gcd.reduce(np.where(there & ~(low & whole), length, 0), axis=0)
-    return step, block
+            follows = part and factor[k, n] != 0 and factor[above, n] != 0
+            follows = follows and lower[above, n] == upper[k, n]
+            if follows and factor[above, n] * lower[k, n] == factor[k, n] * upper[k, n]:
+                upper[k, n] = upper[above, n]
+                factor[above, n] = 0
 
 
 @lru_cache(maxsize=10_000)

@@ -10,10 +10,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import picked, picked_in_all
+from autosched.features.batched.along_loops import picked_in_all
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.lanes import LEAST_LANES, output_lanes
 from autosched.nest.loop_nest import InnerLoop, LoopNest
+from autosched.runtime.compiled_loops import compiled
 
 _Intp = npt.NDArray[np.intp]
 _Made = TypeVar("_Made", bound=np.generic)
@@ -169,42 +170,63 @@ _MOST_PARTS = 16
 
 def _widen(nests: Nests, fit: int) -> None:
     """Take lanes from the loop whose stride is the current width, as long as there is one."""
-    powers = np.array([1 << max(0, limit.bit_length() - 1) for limit in range(fit + 1)])
-    rows = np.arange(nests.count)
-    while len(rows):
-        width = nests.width[rows]
-        fits = picked(nests.there, rows) & (picked(nests.own, rows) == width)
-        fits &= picked(nests.extent, rows) > 1
-        loop = np.argmax(fits, axis=0)
-        at = loop, rows
-        limit = fit // width
-        count = _lanes_from(nests.extent[at], limit, powers[limit])
-        takes = fits.any(axis=0) & (width < fit) & (count > 1)
-        even = (nests.reads[:, *at] == nests.steps[:, rows] * width).all(axis=0)
-        even &= ~((nests.blocks[:, *at] != 0) | nests.apart[:, rows]).any(axis=0)
-        goes_on = even & ~nests.closed[rows] & ~nests.conditional[at]
-        takes &= (nests.lanes[at] % np.maximum(count, 1) == 0) & ((width == 1) | goes_on)
-        rows, count, loop = rows[takes], count[takes], loop[takes]
-        at = loop, rows
-        begins = width[takes] == 1
-        first, blocks = rows[begins], nests.blocks[:, *at]
-        begun = loop[begins], first
-        nests.steps[:, first] = nests.reads[:, *begun]
-        nests.apart[:, first] = blocks[:, begins] % count[begins] > 0
-        nests.closed[first] = nests.conditional[begun]
-        nests.width[rows] *= count
-        nests.extent[at] //= count
-        nests.own[at] *= count
-        nests.reads[:, *at] *= count
-        nests.blocks[:, *at] = np.where(blocks != 0, np.maximum(1, blocks // count), 0)
+    _widen_all(
+        *(nests.there, nests.extent, nests.own, nests.conditional, nests.lanes, nests.reads),
+        *(nests.blocks, nests.width, nests.closed, nests.steps, nests.apart, fit),
+    )
 
 
-def _lanes_from(extent: Ints, limit: Ints, most: Ints) -> Ints:
-    """`nest.lanes.lanes_from`; `most` is the largest power of two up to the limit."""
-    power = extent & -extent
-    whole = (extent <= limit) & (extent > 2 * power)
-    found: Ints = np.where(power >= limit, most, np.where(whole, extent, power))
-    return found
+@compiled
+def _widen_all(
+    there: Flags,
+    extent: Ints,
+    own: Ints,
+    conditional: Flags,
+    lanes: Ints,
+    reads: Ints,
+    blocks: Ints,
+    width: Ints,
+    closed: Flags,
+    steps: Ints,
+    apart: Flags,
+    fit: int,
+) -> None:
+    for n in range(len(width)):
+        takes = 1
+        while takes and width[n] < fit:
+            loop = len(extent) - 1
+            for k in range(len(extent) - 1, -1, -1):
+                if there[k, n] and own[k, n] == width[n] and extent[k, n] > 1:
+                    loop = k
+            takes = there[loop, n] and own[loop, n] == width[n] and extent[loop, n] > 1
+            # The number of lanes (`nest.lanes.lanes_from`).
+            limit = fit // width[n]
+            count = extent[loop, n] & -extent[loop, n]
+            if count >= limit:
+                count = 1
+                while 2 * count <= limit:
+                    count *= 2
+            elif extent[loop, n] <= limit and extent[loop, n] > 2 * count:
+                count = extent[loop, n]
+            takes = takes and count > 1 and lanes[loop, n] % max(count, 1) == 0
+            if width[n] > 1:
+                takes = takes and not closed[n] and not conditional[loop, n]
+                for a in range(len(reads)):
+                    takes = takes and reads[a, loop, n] == steps[a, n] * width[n]
+                    takes = takes and blocks[a, loop, n] == 0 and not apart[a, n]
+            if takes:
+                for a in range(len(reads)):
+                    if width[n] == 1:
+                        steps[a, n] = reads[a, loop, n]
+                        apart[a, n] = blocks[a, loop, n] % count > 0
+                    reads[a, loop, n] *= count
+                    if blocks[a, loop, n] != 0:
+                        blocks[a, loop, n] = max(1, blocks[a, loop, n] // count)
+                if width[n] == 1:
+                    closed[n] = conditional[loop, n]
+                extent[loop, n] //= count
+                own[loop, n] *= count
+                width[n] *= count
 
 
 def _may_fold(nests: Nests, fit: int) -> Flags:
