@@ -24,16 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import CompileError, MeasureError
-from autosched.runtime.loop_cache import loop_files, loop_key
+from autosched.runtime.loop_cache import Kind, loop_files, loop_key
 from autosched.target import Target, cpu_target
 
 if TYPE_CHECKING:
     from autosched.runtime.native import Library
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-Kind = tuple[str, int, bool] | None
-"""An array's type, number of axes, and whether elements along the last one are adjacent; None for
-an integer."""
 
 
 class NoCodeError(Exception):

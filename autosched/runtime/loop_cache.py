@@ -19,6 +19,10 @@ from autosched.errors import ConfigError
 from autosched.kept_files import KeptFiles
 from autosched.target import Target
 
+Kind = tuple[str, int, bool] | None
+"""An array's type, number of axes, and whether elements along the last one are adjacent; None for
+an integer."""
+
 _PACKAGE = Path(__file__).resolve().parent.parent
 _GENERATOR = ("tir/*.py", "codegen/*.py", "runtime/*loops*.py")
 
@@ -31,7 +35,9 @@ def loop_files() -> KeptFiles | None:
         return None
 
 
-def loop_key(definition: Callable[..., None], kinds: tuple[Any, ...], target: Target) -> str | None:
+def loop_key(
+    definition: Callable[..., None], kinds: tuple[Kind, ...], target: Target
+) -> str | None:
     """The name of a function's code; None where the code generator's sources are not known."""
     generator = _generator()
     if generator is None:

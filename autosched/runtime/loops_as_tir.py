@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autosched.runtime.loop_cache import Kind
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType, bool_, handle, int64
 from autosched.tir.expr import BufferLoad, Call, Expr, Var
@@ -50,10 +51,6 @@ from autosched.tir.stmt import (
     While,
     nop,
 )
-
-Kind = tuple[str, int, bool] | None
-"""An array's type, number of axes, and whether elements along the last one are adjacent; None for
-an integer."""
 
 _OPERATORS: dict[type[ast.AST], Callable[[Expr, Expr], Expr]] = {
     ast.Add: add,
