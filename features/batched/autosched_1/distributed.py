@@ -67,6 +67,39 @@ def _by_rank(
 
 
 @compiled
+def _merge(lists: Ints, p: int, moving: Ints, merged: Ints) -> None:
+    """Merge sorted loops of store `p` that continue each other."""
+    number = 0
+    stride = 0
+    extent = 0
+    for k in range(moving[p]):
+        if number > 0 and lists[p, _SORTED, k] == stride * extent:
+            extent *= lists[p, _SORTED + 1, k]
+        else:
+            number += 1
+            stride = lists[p, _SORTED, k]
+            extent = lists[p, _SORTED + 1, k]
+        lists[p, _MERGED, number - 1] = stride
+        lists[p, _MERGED + 1, number - 1] = extent
+    merged[p] = number
+
+
+@compiled
+def _insert(lists: Ints, p: int, number: int, stride: int, extent: int) -> None:
+    """Insert a loop into the `number` sorted ones of store `p`."""
+    at = number
+    while at > 0 and (
+        lists[p, _SORTED, at - 1] > stride
+        or (lists[p, _SORTED, at - 1] == stride and lists[p, _SORTED + 1, at - 1] > extent)
+    ):
+        lists[p, _SORTED, at] = lists[p, _SORTED, at - 1]
+        lists[p, _SORTED + 1, at] = lists[p, _SORTED + 1, at - 1]
+        at -= 1
+    lists[p, _SORTED, at] = stride
+    lists[p, _SORTED + 1, at] = extent
+
+
+@compiled
 def _distribute(
     parts: Ints,
     most: int,
@@ -97,41 +130,17 @@ def _distribute(
                     fits = fits and parts[p, _STRIDE, rank, r] > 0
                     fits = fits and parts[p, _STRIDE, rank, r] == parts[0, _STRIDE, rank, r]
                     fits = fits and (moving[p] == 0 or lists[p, _SORTED, 0] > 0)
-                    number = 0
-                    stride = 0
-                    extent = 0
-                    for k in range(moving[p]):
-                        if number > 0 and lists[p, _SORTED, k] == stride * extent:
-                            extent *= lists[p, _SORTED + 1, k]
-                        else:
-                            number += 1
-                            stride = lists[p, _SORTED, k]
-                            extent = lists[p, _SORTED + 1, k]
-                        lists[p, _MERGED, number - 1] = stride
-                        lists[p, _MERGED + 1, number - 1] = extent
-                    merged[p] = number
-                    fits = fits and number == merged[0]
-                    for k in range(min(number, merged[0])):
+                    _merge(lists, p, moving, merged)
+                    fits = fits and merged[p] == merged[0]
+                    for k in range(min(merged[p], merged[0])):
                         fits = fits and lists[p, _MERGED, k] == lists[0, _MERGED, k]
                         fits = fits and lists[p, _MERGED + 1, k] == lists[0, _MERGED + 1, k]
             for p in range(len(parts)):
                 stride = parts[p, _STRIDE, rank, r]
                 extent = parts[p, _EXTENT, rank, r]
                 if stride != 0 and extent > 1:
-                    at = moving[p]
+                    _insert(lists, p, moving[p], stride, extent)
                     moving[p] += 1
-                    while at > 0 and (
-                        lists[p, _SORTED, at - 1] > stride
-                        or (
-                            lists[p, _SORTED, at - 1] == stride
-                            and lists[p, _SORTED + 1, at - 1] > extent
-                        )
-                    ):
-                        lists[p, _SORTED, at] = lists[p, _SORTED, at - 1]
-                        lists[p, _SORTED + 1, at] = lists[p, _SORTED + 1, at - 1]
-                        at -= 1
-                    lists[p, _SORTED, at] = stride
-                    lists[p, _SORTED + 1, at] = extent
             if parts[0, _STRIDE, rank, r] != 0:
                 outputs *= parts[0, _EXTENT, rank, r]
             if distributes:

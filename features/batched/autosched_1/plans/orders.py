@@ -337,7 +337,24 @@ def _list_one(
                 scale[at] = factor[k]
         loops = outside[n]
     first[column] = at
-    for j in range(at, len(extents)):
+    _stride_all(own, reads, lane, steps, line, scale, nest, at, column, strides)
+
+
+@compiled
+def _stride_all(
+    own: Ints,
+    reads: Ints,
+    lane: Ints,
+    steps: Ints,
+    line: Ints,
+    scale: Ints,
+    nest: int,
+    outermost: int,
+    column: int,
+    strides: Ints,
+) -> None:
+    """Fill in how far each listed loop moves each access."""
+    for j in range(outermost, len(line)):
         k = line[j]
         if k < 0:
             strides[0, j, column] = lane[nest] * scale[j]
