@@ -425,8 +425,12 @@ class Drawn:
 
 
 def test_a_search_of_the_users_own(
-    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
+    quick: Callable[..., Tuned],
+    tasks: list[Task],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(Drawn, "tools", [])
     path = tmp_path / "two.jsonl"
     result = quick(tasks, policy=Drawn, records=path)
     assert [each.task for each in Drawn.tools] == tasks
