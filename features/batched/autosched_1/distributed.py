@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched.features.batched.autosched_1.facts import Facts
+from autosched.features.batched.autosched_1.sorted_loops import insert
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.distribution import MAX_ELEMENTS
 from autosched.runtime.compiled_loops import compiled
@@ -183,14 +184,8 @@ def _leave_common(
                 stride = abs(own[j, n])
                 inside = present[j, n] and depth[j, n] >= start[n]
                 if inside and stride != 0 and extent[j, n] > 1:
-                    at = loops
+                    insert(strides, extents, loops, stride, extent[j, n])
                     loops += 1
-                    while at > 0 and strides[at - 1] > stride:
-                        strides[at] = strides[at - 1]
-                        extents[at] = extents[at - 1]
-                        at -= 1
-                    strides[at] = stride
-                    extents[at] = extent[j, n]
             common = 0
             reach = 1
             for k in range(loops):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from autosched.features.batched.along_loops import picked
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, innermost_run
+from autosched.features.batched.autosched_1.sorted_loops import insert
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.plan import WINDOW_LANES, load_pieces
@@ -169,14 +170,8 @@ def _count_elements(strides: Ints, extents: Ints, own: Ints, iterations: Ints, f
         for k in range(len(strides)):
             stride = abs(strides[k, n])
             if stride != 0 and extents[k, n] > 1:
-                at = loops
+                insert(own, iterations, loops, stride, extents[k, n])
                 loops += 1
-                while at > 0 and own[at - 1] > stride:
-                    own[at] = own[at - 1]
-                    iterations[at] = iterations[at - 1]
-                    at -= 1
-                own[at] = stride
-                iterations[at] = extents[k, n]
         product = 1
         count = 1
         last = 0
