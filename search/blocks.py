@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from autosched.cpu_caches import TYPICAL
@@ -286,14 +286,14 @@ def _with(steps: Sequence[Step], blocks: Blocks, lengths: Lengths) -> tuple[Step
     """`steps` with `lengths`, of which those inside a block are cut to the size of the block."""
     result = list(steps)
     for k in blocks.reductions:
-        result[k] = replace(split_step(steps, k), lengths=lengths[k])
+        result[k] = split_step(steps, k).with_lengths(lengths[k])
     for k in blocks.axes:
         (chunk,) = lengths[k]
-        result[k] = replace(split_step(steps, k), lengths=(chunk,))
+        result[k] = split_step(steps, k).with_lengths((chunk,))
         *sides, tile = lengths[k + 1]
         tile = min(tile, chunk)
         inside = (*(min(side, -(-chunk // tile)) for side in sides), tile)
-        result[k + 1] = replace(split_step(steps, k + 1), extent=chunk, lengths=inside)
+        result[k + 1] = split_step(steps, k + 1).with_extent(chunk).with_lengths(inside)
     return tuple(result)
 
 

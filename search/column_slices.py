@@ -10,7 +10,6 @@ quarters of the vector registers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from autosched.search.blocks import split_step
 from autosched.search.factors import divisors
@@ -41,19 +40,19 @@ def fill_slices(context: Context, state: State, rng: Rng) -> State | None:
             op = state.stages[queries.current_stage_id(steps, k)].op
             assert isinstance(op, ComputeOp)
             rows = _rows(context, op, terms, rng)
-            steps[k - 2] = replace(split_step(steps, k - 2), lengths=(rows,))
+            steps[k - 2] = split_step(steps, k - 2).with_lengths((rows,))
             terms = -(-terms // rows)
         threads = max(1, context.hardware.num_cores)
         counts = [n * threads for n in _SLICES_OF_A_THREAD if n * threads <= terms] or [1]
         exact = [n for n in divisors(terms) if counts[0] <= n <= counts[-1]]
         share = -(-terms // _drawn(counts, exact, rng))
         # Only as many slices as are needed with `share` terms each: none is empty.
-        steps[k] = replace(split_step(steps, k), lengths=(-(-terms // share),))
+        steps[k] = split_step(steps, k).with_lengths((-(-terms // share),))
         terms = share
         if k + 2 < len(steps) and _is_open(steps, k + 2, split_step(steps, k).stage_id):
             parts = [n for n in (64, 128, 256) if n <= terms] or [terms]
             exact = [n for n in divisors(terms) if _LEAST_PART <= n <= _MOST_PART]
-            steps[k + 2] = replace(split_step(steps, k + 2), lengths=(_drawn(parts, exact, rng),))
+            steps[k + 2] = split_step(steps, k + 2).with_lengths((_drawn(parts, exact, rng),))
         state = state.with_steps(tuple(steps))
     return state
 

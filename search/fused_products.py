@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from autosched.search.blocks import (
     PANELS,
@@ -59,7 +59,7 @@ def fill_products(context: Context, state: State, rng: Rng) -> State | None:
     (block,), batch = made, state.stages[place[0]].iters[: place[1]]
     rows = _rows(context, state, block, batch, products, rng)
     steps: list[Step] = list(state.steps)
-    steps[block] = replace(split_step(steps, block), lengths=(rows,))
+    steps[block] = split_step(steps, block).with_lengths((rows,))
     for product in products:
         _draw(context, state, product, rows, steps, rng)
     return state.with_steps(tuple(steps))
@@ -143,4 +143,4 @@ def _draw(
     ]
     lengths = {product.rows: (tile,), product.last: (one_of(rng, widths), width), **terms}
     for k, own in lengths.items():
-        steps[k] = replace(split_step(steps, k), lengths=own)
+        steps[k] = split_step(steps, k).with_lengths(own)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -59,9 +58,7 @@ def fill_tile_size(context: Context, state: State, rng: Rng) -> State | None:
                 raise ScheduleError(f"step {k}: a split of unknown extent has open lengths")
             choices = factorizations(step.extent, len(step.lengths), limit)
             lengths = one_of(rng, choices)
-            steps[k] = SplitStep(
-                step.stage_id, step.iter_id, step.extent, lengths, step.inner_to_outer
-            )
+            steps[k] = step.with_lengths(lengths)
         elif isinstance(step, MatrixTilesStep) and not step.stages:
             steps[k] = draw_tiles(context.dag.state_of(steps[:k]), step, rng)
     return context.dag.state_of(steps)
@@ -92,7 +89,7 @@ def _opened(steps: Sequence[Step]) -> list[Step]:
     for step, following in zip_longest(steps, steps[1:]):
         if isinstance(step, SplitStep):
             known = 1 if isinstance(following, RfactorStep) else None
-            step = replace(step, lengths=(known,) * len(step.lengths))
+            step = step.with_lengths((known,) * len(step.lengths))
         found.append(step)
     return found
 

@@ -34,7 +34,7 @@ def fill_product_slices(context: Context, state: State, rng: Rng) -> State | Non
                 elements, terms = queries.cumulative_lengths(filled, step.stage_id)
                 counts = slice_counts(elements, terms, step.extent or 1)
                 count = one_of(rng, counts)
-                step = replace(step, lengths=(count,))
+                step = step.with_lengths((count,))
                 sizes = sizes_of(filled, step.stage_id)
                 if has_threads(context.hardware, (count, *sizes), sizes):
                     whole.add(products[k])
@@ -42,6 +42,6 @@ def fill_product_slices(context: Context, state: State, rng: Rng) -> State | Non
                 it = filled.stages[step.stage_id].iters[step.iter_id]
                 step = replace(step, extent=it.extent or step.extent)
                 if k in whole:
-                    step = replace(step, lengths=(1,) * len(step.lengths))
+                    step = step.with_lengths((1,) * len(step.lengths))
         filled = filled.apply(step)
     return filled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -91,7 +91,7 @@ class Structure:
             assert isinstance(step, SplitStep)
             inner = tuple(row[split.first + 1 : split.first + split.pieces])
             if inner != step.lengths:
-                steps[split.position] = replace(step, lengths=inner)
+                steps[split.position] = step.with_lengths(inner)
         first = self.width - len(self.pragmas)
         for position, number in zip(self.pragmas, row[first:], strict=False):
             step = steps[position]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -192,7 +192,7 @@ class FillThreadTiles:
                 for k, lengths in found.items() if found else ():
                     step = steps[k]
                     assert isinstance(step, SplitStep)
-                    steps[k] = replace(step, lengths=lengths)
+                    steps[k] = step.with_lengths(lengths)
         return state.with_steps(steps)
 
     def _drawn(self, tiled: _Tiled, rng: Rng, shape: Shape) -> dict[int, tuple[int, ...]] | None:

@@ -13,7 +13,6 @@ Best of 64 trials of a depthwise convolution of 28x28x120 with windows of 5x5, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from autosched.search.blocks import split_step
 from autosched.search.factors import divisors
@@ -65,7 +64,7 @@ def _divisor(extent: int, rng: Rng) -> int:
 
 
 def _with(steps: Sequence[Step], k: int, *lengths: int) -> SplitStep:
-    return replace(split_step(steps, k), lengths=lengths)
+    return split_step(steps, k).with_lengths(lengths)
 
 
 def _windows(state: State) -> Iterator[tuple[list[int], ComputeOp]]:

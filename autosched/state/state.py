@@ -26,7 +26,6 @@ return the new state, with the new iterators where there are any:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from autosched.arguments import integer
@@ -40,7 +39,6 @@ from autosched.state.iterator import (
 )
 from autosched.state.stage import ComputeAt, StateStage
 from autosched.state.steps import (
-    AnnotationStep,
     CacheReadStep,
     CacheWriteStep,
     ComputeAtStep,
@@ -48,23 +46,20 @@ from autosched.state.steps import (
     ComputeRootStep,
     FollowFusedSplitStep,
     FollowSplitStep,
-    FuseStep,
     InstructionStep,
-    PragmaStep,
     ReorderStep,
     RfactorStep,
     SplitStep,
     Step,
     StorageAlignStep,
     packed_stages,
+    shared_annotation,
+    shared_fusion,
+    shared_pragma,
 )
 
 if TYPE_CHECKING:
     from autosched.state.dag import ComputeDAG
-
-# Thousands of candidates have equal steps of these kinds: equal ones are one object.
-_annotation = lru_cache(maxsize=4096)(AnnotationStep)
-_fusion = lru_cache(maxsize=4096)(FuseStep)
 
 
 def _integer(name: str, value: Any) -> int:
@@ -196,18 +191,18 @@ class State:
         self, stage_id: int, it: Iterator, annotation: Annotation
     ) -> tuple[State, Iterator]:
         i = self.index_of(stage_id, it)
-        state = apply_step(self, _annotation(stage_id, i, annotation))
+        state = apply_step(self, shared_annotation(stage_id, i, annotation))
         return state, state.stages[stage_id].iters[i]
 
     def fuse(self, stage_id: int, iters: Sequence[Iterator]) -> tuple[State, Iterator]:
         """Fuse consecutive iterators; an empty list makes one iterator of extent 1."""
         ids = tuple(self.index_of(stage_id, it) for it in iters)
-        state = apply_step(self, _fusion(stage_id, ids))
+        state = apply_step(self, shared_fusion(stage_id, ids))
         return state, state.stages[stage_id].iters[ids[0] if ids else 0]
 
     def pragma(self, stage_id: int, it: Iterator, pragma: str) -> State:
         """Attach a pragma such as `auto_unroll_max_step$64`."""
-        return apply_step(self, PragmaStep(stage_id, self.index_of(stage_id, it), pragma))
+        return apply_step(self, shared_pragma(stage_id, self.index_of(stage_id, it), pragma))
 
     def reorder(self, stage_id: int, order: Sequence[Iterator]) -> State:
         """Put all iterators of the stage in `order`."""

@@ -91,7 +91,7 @@ class PragmaStep(Step):
     def with_number(self, number: int) -> PragmaStep:
         """The pragma with another number."""
         key = self.pragma.partition("$")[0]
-        return PragmaStep(self.stage_id, self.iter_id, f"{key}${number}")
+        return shared_pragma(self.stage_id, self.iter_id, f"{key}${number}")
 
     @property
     def number(self) -> int | None:
@@ -120,6 +120,14 @@ class SplitStep(Step):
     extent: int | None
     lengths: tuple[int | None, ...]
     inner_to_outer: bool = True
+
+    def with_lengths(self, lengths: tuple[int | None, ...]) -> SplitStep:
+        """The split with other lengths."""
+        return _split(self.stage_id, self.iter_id, self.extent, lengths, self.inner_to_outer)
+
+    def with_extent(self, extent: int) -> SplitStep:
+        """The split of an iterator of another extent."""
+        return _split(self.stage_id, self.iter_id, extent, self.lengths, self.inner_to_outer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +294,12 @@ _FIELDS: dict[type[Step], tuple[str, ...]] = {
 }
 _SHARED: dict[bytes, Step] = {}
 _MOST_SHARED = 1 << 16
+
+# Thousands of candidates have equal steps of these kinds: equal ones are one object.
+shared_annotation = lru_cache(maxsize=4096)(AnnotationStep)
+shared_fusion = lru_cache(maxsize=4096)(FuseStep)
+shared_pragma = lru_cache(maxsize=4096)(PragmaStep)
+_split = lru_cache(maxsize=_MOST_SHARED)(SplitStep)
 _MOST = 2**63 - 1
 STEP_CODES: dict[str, type[Step]] = {cls.code: cls for cls in _FIELDS}
 

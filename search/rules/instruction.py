@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from autosched.errors import ScheduleError
@@ -141,7 +140,7 @@ def _states(context: Context, state: State, stage_id: int) -> tuple[State, ...]:
 def _can_be_lowered(context: Context, state: State) -> bool:
     """Whether the instruction matches the statements, if all open lengths are 1."""
     steps = [
-        replace(step, lengths=tuple([length or 1 for length in step.lengths]))
+        step.with_lengths(tuple([length or 1 for length in step.lengths]))
         if isinstance(step, SplitStep)
         else step
         for step in state.steps

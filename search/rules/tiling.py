@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from autosched.errors import ScheduleError
 from autosched.search.factors import divisors
@@ -174,6 +173,6 @@ def with_sampled_rfactor(state: State) -> State:
     for k, step in enumerate(steps):
         before = steps[k - 1] if k else None
         if isinstance(step, RfactorStep) and isinstance(before, SplitStep):
-            steps[k - 1] = replace(before, lengths=(None,))
+            steps[k - 1] = before.with_lengths((None,))
             opened = True
     return state.with_steps(steps, concrete=False) if opened else state

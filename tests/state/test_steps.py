@@ -127,3 +127,12 @@ def test_an_instruction_inserts_as_many_stages_as_in_a_schedule(name: str) -> No
     )
     made = te.create_schedule(out.op).use_instruction(out, name, (1, 1), pack_a=True)
     assert inserted_stages(InstructionStep(2, name, 1, 1, pack_a=True)) == len(made)
+
+
+def test_equal_splits_and_pragmas_are_one_object() -> None:
+    split, pragma = SplitStep(2, 0, 512, (8, None)), PragmaStep(2, 0, "auto_unroll_max_step$16")
+    other = SplitStep(2, 0, 64, (8, 4))
+    assert split.with_lengths((8, 4)) is split.with_lengths((8, 4)) == SplitStep(2, 0, 512, (8, 4))
+    assert split.with_lengths((8, 4)).with_extent(64) is other.with_extent(64) == other
+    assert pragma.with_number(64) is pragma.with_number(64)
+    assert pragma.with_number(64) == PragmaStep(2, 0, "auto_unroll_max_step$64")

@@ -125,3 +125,15 @@ def test_lengths_that_are_no_numbers_are_illegal(length: int | None) -> None:
         want = features_of_steps(task.dag, steps, task.target, "ansor-0.19")
         assert own is not None and own.tobytes() == want.tobytes()
     assert batched.share.reasons == {"split lengths that are not chosen yet": len(wrong + found)}
+
+
+def test_steps_that_are_no_longer_kept_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same keys and numbers, when a table of many steps has been given up."""
+    monkeypatch.setattr("autosched.features.batched.structures._MOST_STEPS", 3)
+    splits: list[Steps] = [(SplitStep(0, 0, 64, (n,)), SplitStep(0, 1, 64, (n,))) for n in range(9)]
+    structures = Structures()
+    ((first, members),) = structures.sorted(splits)
+    assert members.numbers is not None
+    ((again, others),) = structures.sorted(splits[::-1])
+    assert first == again and others.numbers is not None
+    assert members.numbers.tolist() == others.numbers[::-1].tolist() == [[n, n] for n in range(9)]

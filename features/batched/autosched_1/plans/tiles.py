@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from autosched.features.batched.along_loops import marks_from_last, picked_in_all
 from autosched.features.batched.autosched_1.plans.lanes import Nests
-from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
+from autosched.features.batched.unique import different, keys_of
 from autosched.nest.core import Core
 from autosched.nest.register_tile import (
     ENDLESS,

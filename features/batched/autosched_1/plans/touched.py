@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from autosched.features.batched.along_loops import marks_from_last, taken
 from autosched.features.batched.autosched_1.plans.page_places import Places
-from autosched.features.batched.autosched_1.plans.unique import Keys, different, mixed
 from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.unique import Keys, different, mixed
 from autosched.nest.core import PAGE
 
 _Intp = npt.NDArray[np.intp]

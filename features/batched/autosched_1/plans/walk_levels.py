@@ -60,8 +60,8 @@ def sizes_of(memory: Memory, elements: tuple[int, ...], places: int) -> tuple[In
         np.array(memory.caches),
         np.array(memory.tlb, np.int64),
         memory.line.bit_length() - 1,
-        np.empty((9, places + 2), np.int64),
-        np.empty((9, places + 1), np.int64),
+        np.empty((places + 2, 9), np.int64),
+        np.empty((places + 1, 9), np.int64),
     )
 
 
@@ -119,35 +119,35 @@ def walk_one(
 ) -> None:
     """Work out nest `n`, whose loops are in one column of `extents` and `strides`."""
     innermost = len(extents)
-    level[_OUTSIDE, outermost] = 1
+    level[outermost, _OUTSIDE] = 1
     for k in range(outermost, innermost):
-        level[_OUTSIDE, k + 1] = level[_OUTSIDE, k] * extents[k, column]
+        level[k + 1, _OUTSIDE] = level[k, _OUTSIDE] * extents[k, column]
     for k in range(outermost, innermost + 1):
-        level[_ALL_LINES, k] = 0
-        level[_ALL_RUNS, k] = 0
-        level[_ALL_PAGES, k] = 0
-        level[_NEEDED, k] = 0
+        level[k, _ALL_LINES] = 0
+        level[k, _ALL_RUNS] = 0
+        level[k, _ALL_PAGES] = 0
+        level[k, _NEEDED] = 0
     for a in range(len(elements)):
         _add_access(extents, strides, column, a, outermost, elements[a], shift, state, level)
     for k in range(outermost, innermost + 1):
-        level[_NEEDED, k] = max(level[_NEEDED, k], level[_ALL_LINES, k] << shift)
+        level[k, _NEEDED] = max(level[k, _NEEDED], level[k, _ALL_LINES] << shift)
     for c in range(len(caches)):
         k = innermost
-        while k > outermost and level[_NEEDED, k - 1] <= caches[c]:
+        while k > outermost and level[k - 1, _NEEDED] <= caches[c]:
             k -= 1
         k = max(k - 1, outermost)
         if k > outermost:
-            needed[c, n] = level[_NEEDED, k]
+            needed[c, n] = level[k, _NEEDED]
         for beyond in range(2):
             at = max(k - beyond, outermost)
-            lines[beyond, c, n] = level[_ALL_LINES, at] * level[_OUTSIDE, at]
-            runs[beyond, c, n] = level[_ALL_RUNS, at] * level[_OUTSIDE, at]
+            lines[beyond, c, n] = level[at, _ALL_LINES] * level[at, _OUTSIDE]
+            runs[beyond, c, n] = level[at, _ALL_RUNS] * level[at, _OUTSIDE]
     for c in range(len(tlb)):
         k = innermost
-        while k > outermost and level[_ALL_PAGES, k - 1] <= tlb[c]:
+        while k > outermost and level[k - 1, _ALL_PAGES] <= tlb[c]:
             k -= 1
         k = max(k - 1, outermost)
-        pages[c, n] = level[_ALL_PAGES, k] * level[_OUTSIDE, k]
+        pages[c, n] = level[k, _ALL_PAGES] * level[k, _OUTSIDE]
 
 
 @compiled
@@ -165,12 +165,12 @@ def _add_access(
     """Add what access `a` touches to the tables by level."""
     innermost = len(extents)
     loops = 0
-    state[_SPAN, 0] = element
-    state[_GAP, 0] = 0
-    level[_LINES, innermost] = element + (1 << shift) - 1 >> shift
-    level[_RUNS, innermost] = 1
-    level[_PAGES, innermost] = (element + PAGE - 1) // PAGE
-    level[_OWN, innermost] = 0
+    state[0, _SPAN] = element
+    state[0, _GAP] = 0
+    level[innermost, _LINES] = element + (1 << shift) - 1 >> shift
+    level[innermost, _RUNS] = 1
+    level[innermost, _PAGES] = (element + PAGE - 1) // PAGE
+    level[innermost, _OWN] = 0
     for k in range(innermost, outermost - 1, -1):
         moves = 0
         if k < innermost and extents[k, column] > 1:
@@ -178,36 +178,36 @@ def _add_access(
         if moves:
             at = loops
             loops += 1
-            while at > 0 and state[_STRIDE, at - 1] > moves:
-                state[_STRIDE, at] = state[_STRIDE, at - 1]
-                state[_EXTENT, at] = state[_EXTENT, at - 1]
+            while at > 0 and state[at - 1, _STRIDE] > moves:
+                state[at, _STRIDE] = state[at - 1, _STRIDE]
+                state[at, _EXTENT] = state[at - 1, _EXTENT]
                 at -= 1
-            state[_STRIDE, at] = moves
-            state[_EXTENT, at] = extents[k, column]
+            state[at, _STRIDE] = moves
+            state[at, _EXTENT] = extents[k, column]
             _touch(state, at, loops, shift, level, innermost)
-        level[_ALL_LINES, k] += level[_LINES, innermost]
-        level[_ALL_RUNS, k] += level[_RUNS, innermost]
-        level[_ALL_PAGES, k] += level[_PAGES, innermost]
-        level[_NEEDED, k] = max(level[_NEEDED, k], level[_OWN, innermost])
+        level[k, _ALL_LINES] += level[innermost, _LINES]
+        level[k, _ALL_RUNS] += level[innermost, _RUNS]
+        level[k, _ALL_PAGES] += level[innermost, _PAGES]
+        level[k, _NEEDED] = max(level[k, _NEEDED], level[innermost, _OWN])
 
 
 @compiled
 def _touch(state: Ints, at: int, loops: int, shift: int, level: Ints, result: int) -> None:
     """Go on after the first `at` loops, to the last one (`memory_walk._touched`)."""
     every = -1 if PAGE >> shift == _BITS else (1 << (PAGE >> shift)) - 1
-    span = state[_SPAN, at]
-    gap = state[_GAP, at]
-    times = state[_TIMES, at]
-    number = state[_NUMBER, at]
-    page_span = state[_PAGE_SPAN, at]
-    page_runs = state[_PAGE_RUNS, at]
-    places = state[_PLACES, at]
+    span = state[at, _SPAN]
+    gap = state[at, _GAP]
+    times = state[at, _TIMES]
+    number = state[at, _NUMBER]
+    page_span = state[at, _PAGE_SPAN]
+    page_runs = state[at, _PAGE_RUNS]
+    places = state[at, _PLACES]
     for j in range(at, loops + 1):
         stride = 0
         extent = 0
         if j < loops:
-            stride = state[_STRIDE, j]
-            extent = state[_EXTENT, j]
+            stride = state[j, _STRIDE]
+            extent = state[j, _EXTENT]
         if gap == 0 and j < loops and stride <= max(span, 1 << shift):
             span += stride * (extent - 1)
         elif gap != 0 and j < loops and stride < gap * times:
@@ -225,20 +225,20 @@ def _touch(state: Ints, at: int, loops: int, shift: int, level: Ints, result: in
                     page_span += gap * (times - 1)
                 else:
                     page_runs *= times
-                state[_PLACES, loops + 1] = places
+                state[loops + 1, _PLACES] = places
                 if places != every:
                     _touch_again(state, loops + 1, gap, times, shift, every)
-                places = state[_PLACES, loops + 1]
+                places = state[loops + 1, _PLACES]
             gap = stride
             times = extent
         if j < loops:
-            state[_SPAN, j + 1] = span
-            state[_GAP, j + 1] = gap
-            state[_TIMES, j + 1] = times
-            state[_NUMBER, j + 1] = number
-            state[_PAGE_SPAN, j + 1] = page_span
-            state[_PAGE_RUNS, j + 1] = page_runs
-            state[_PLACES, j + 1] = places
+            state[j + 1, _SPAN] = span
+            state[j + 1, _GAP] = gap
+            state[j + 1, _TIMES] = times
+            state[j + 1, _NUMBER] = number
+            state[j + 1, _PAGE_SPAN] = page_span
+            state[j + 1, _PAGE_RUNS] = page_runs
+            state[j + 1, _PLACES] = places
     lines = number * (span + (1 << shift) - 1 >> shift)
     room = ones(places)
     needed = 0
@@ -246,16 +246,16 @@ def _touch(state: Ints, at: int, loops: int, shift: int, level: Ints, result: in
         needed = (lines << shift) + PAGE - 1 & -PAGE
         if places != every:
             needed = (lines + room - 1) // room * PAGE
-    level[_LINES, result] = lines
-    level[_RUNS, result] = number
-    level[_PAGES, result] = page_runs * ((page_span + PAGE - 1) // PAGE)
-    level[_OWN, result] = needed
+    level[result, _LINES] = lines
+    level[result, _RUNS] = number
+    level[result, _PAGES] = page_runs * ((page_span + PAGE - 1) // PAGE)
+    level[result, _OWN] = needed
 
 
 @compiled
 def _touch_again(state: Ints, at: int, gap: int, times: int, shift: int, every: int) -> None:
     """Repeat the places of a page, with a gap each time (`memory_walk.touched_again`)."""
-    start = state[_PLACES, at]
+    start = state[at, _PLACES]
     places = start
     slots = PAGE >> shift
     by = 0
@@ -267,4 +267,4 @@ def _touch_again(state: Ints, at: int, gap: int, times: int, shift: int, every: 
         if turn:
             low = start >> (slots - turn) & (1 << turn) - 1
             places |= (start << turn | low) & every
-    state[_PLACES, at] = places
+    state[at, _PLACES] = places

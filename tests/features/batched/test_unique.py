@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.forms import WHOLE
+from autosched.features.batched.unique import different, keys_of
 
 
 def test_all_small_columns_differ() -> None:
