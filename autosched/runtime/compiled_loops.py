@@ -5,20 +5,21 @@
         for k in range(len(numbers)):
             found[numbers[k]] += 1
 
-Such a function takes arrays and integers, returns nothing, and consists of assignments to variables
-and elements, `for` over a range with a step of 1 or -1, `while`, `if`, and calls of other functions
-of this kind. Its values are int64 and wrap around; elements may be of other integer types or bool.
-It may call `len` of an array, `min` and `max` of two numbers, `abs`, and `ones`. Integers of its
-module are constants. Arrays that it is given share no memory, and no integer that it is given is
-assigned to. As Python, on arrays, it does the same a thousand times as slowly: that is its
-definition, with which tests compare.
+Such a function takes arrays, integers and dataclasses of these, of which it sees no other fields,
+and returns nothing. It consists of assignments to variables and elements, `for` over a range with a
+step of 1 or -1, `while`, `if`, and calls of other functions of this kind. Its values are int64 and
+wrap around; elements may be of other integer types or bool. It may call `len` of an array, `min`
+and `max` of two numbers, `abs`, and `ones`. Integers of its module are constants. Arrays that it is
+given share no memory, and no integer that it is given is assigned to. As Python, on arrays, it does
+the same a thousand times as slowly: that is its definition, with which tests compare.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,8 +43,22 @@ def ones(bits: int) -> int:
     return (int(bits) & (1 << 64) - 1).bit_count()
 
 
-def _kind(a: np.ndarray[Any, Any]) -> Kind:
-    return a.dtype.char, a.ndim, a.strides[-1] == a.itemsize
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The arrays and integers that an argument consists of, each with what the function calls
+    it."""
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from _parts(f"{name}.{field.name}", getattr(value, field.name))
+    elif isinstance(value, int | np.integer) or (
+        isinstance(value, np.ndarray) and value.dtype.kind in "biu"
+    ):
+        yield name, value
+
+
+def _kind(name: str, value: np.ndarray[Any, Any] | int) -> Kind:
+    if not isinstance(value, np.ndarray):
+        return Kind(name)
+    return Kind(name, value.dtype.char, value.ndim, value.strides[-1] == value.itemsize)
 
 
 def compiled(function: Callable[..., None]) -> Compiled:
@@ -59,16 +74,19 @@ class Compiled:
 
     def __init__(self, definition: Callable[..., None]) -> None:
         self.definition = definition
+        self._names = definition.__code__.co_varnames[: definition.__code__.co_argcount]
         self._known: dict[tuple[Kind, ...], Callable[[int], int]] = {}
 
-    def __call__(self, *args: np.ndarray[Any, Any] | int) -> None:
+    def __call__(self, *args: Any) -> None:
         """Run with these arguments, arrays of at least one axis. Raises NoCodeError."""
-        kinds = tuple([_kind(a) if isinstance(a, np.ndarray) else None for a in args])
+        pairs = zip(self._names, args, strict=True)
+        parts = [part for name, value in pairs for part in _parts(name, value)]
+        kinds = tuple([_kind(*part) for part in parts])
         if kinds not in self._known:
             self._known[kinds] = self._compiled(kinds)
         entry = self._known[kinds]
         slots: list[int] = []
-        for a in args:
+        for _, a in parts:
             if isinstance(a, np.ndarray):
                 slots.append(a.__array_interface__["data"][0])
                 slots.append(len(a))

@@ -12,16 +12,26 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autosched.cache_folder import cache_folder
 from autosched.errors import ConfigError
 from autosched.kept_files import KeptFiles
 from autosched.target import Target
 
-Kind = tuple[str, int, bool] | None
-"""An array's type, number of axes, and whether elements along the last one are adjacent; None for
-an integer."""
+
+class Kind(NamedTuple):
+    """What is known of an argument, or a field of one, when a function is compiled.
+
+    `name` is what the function calls it. For an array also `dtype`, the number of `axes`, and
+    whether elements along the last one are `adjacent`; an integer has no `dtype`.
+    """
+
+    name: str
+    dtype: str = ""
+    axes: int = 0
+    adjacent: bool = False
+
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _GENERATOR = ("tir/*.py", "codegen/*.py", "runtime/*loops*.py")

@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -79,17 +79,17 @@ def function_of(definition: Callable[..., None], kinds: Sequence[Kind]) -> PrimF
     arrays: dict[str, _Array] = {}
     params: list[Var] = []
     buffers: dict[Var, Buffer] = {}
-    for name, kind in zip(_names(tree), kinds, strict=True):
-        if kind is None:
+    for name, own, axes, adjacent in kinds:
+        if not own:
             params.append(Var(name, int64))
             numbers[name] = params[-1]
             continue
-        dtype = DType(np.dtype(kind[0]))
+        dtype = DType(np.dtype(own))
         data = Var(name, handle, element=dtype, scope="global")
-        sizes = [Var(f"{name}.{k}", int64) for k in range(1 + kind[1])]
+        sizes = [Var(f"{name}.{k}", int64) for k in range(1 + axes)]
         buffers[data] = Buffer(data, dtype, (const(1, int64),), name=name)
         params += [data, *sizes]
-        last = const(1, int64) if kind[2] else sizes[-1]
+        last = const(1, int64) if adjacent else sizes[-1]
         arrays[name] = _Array(buffers[data], sizes[0], (*sizes[1:-1], last))
     scope = _Scope(tree, definition.__globals__, numbers, arrays)
     return PrimFunc(tuple(params), scope.body, buffers, {"global_symbol": tree.name})
@@ -117,6 +117,15 @@ def _parts(arg: ast.expr) -> list[ast.expr]:
     if isinstance(arg, ast.Starred) and isinstance(arg.value, ast.Tuple):
         return arg.value.elts
     return [arg]
+
+
+_Known = TypeVar("_Known")
+
+
+def _renamed(known: Mapping[str, _Known], path: str, name: str) -> dict[str, _Known]:
+    """What is known at `path`, and inside of it, under another name."""
+    inside = {p: value for p, value in known.items() if p == path or p.startswith(f"{path}.")}
+    return {name + p.removeprefix(path): value for p, value in inside.items()}
 
 
 class _Array(NamedTuple):
@@ -203,8 +212,11 @@ class _Scope:
         before: list[Stmt] = []
         given = [e for arg in args for e in _parts(arg)]
         for own, arg in zip(_names(tree), given, strict=True):
-            if isinstance(arg, ast.Name) and arg.id in self._arrays:
-                arrays[own] = self._arrays[arg.id]
+            path = ast.unparse(arg)
+            inside = _renamed(self._arrays, path, own), _renamed(self._numbers, path, own)
+            if any(inside) and path not in self._numbers:
+                arrays.update(inside[0])
+                numbers.update(inside[1])
                 continue
             inner = f"{name}.{own}"
             self._variable(inner)
@@ -225,17 +237,23 @@ class _Scope:
 
     def _element(self, e: ast.expr) -> BufferLoad:
         match e:
-            case ast.Subscript(ast.Name(name), ast.Tuple(indices)):
+            case ast.Subscript(array, ast.Tuple(indices)):
                 pass
-            case ast.Subscript(ast.Name(name), index):
+            case ast.Subscript(array, index):
                 indices = [index]
             case _:
                 raise TypeError(f"an element that is not compiled: {ast.unparse(e)}")
-        buffer, _, steps = self._arrays[name]
+        buffer, _, steps = self._array(array)
         place: Expr = const(0, int64)
         for index, step in zip(indices, steps, strict=True):
             place = add(place, mul(self._value(index), step))
         return BufferLoad(buffer, (place,))
+
+    def _array(self, e: ast.expr) -> _Array:
+        found = self._arrays.get(ast.unparse(e))
+        if found is None:
+            raise TypeError(f"an array that is not compiled: {ast.unparse(e)}")
+        return found
 
     def _test(self, e: ast.expr) -> Expr:
         found = self._value(e)
@@ -247,8 +265,8 @@ class _Scope:
                 return const(int(value), int64)
             case ast.Name(name) if name in self._variables:
                 return BufferLoad(self._variables[name], (const(0),))
-            case ast.Name(name) if name in self._numbers:
-                return self._numbers[name]
+            case ast.Name() | ast.Attribute() if ast.unparse(e) in self._numbers:
+                return self._numbers[ast.unparse(e)]
             case ast.Name(name) if isinstance(constant := self._known.get(name), int):
                 return const(constant, int64)
             case ast.Subscript():
@@ -283,7 +301,7 @@ class _Scope:
 
     def _call(self, name: str, args: list[ast.expr]) -> Expr:
         if name == "len":
-            return self._arrays[ast.unparse(args[0])].length
+            return self._array(args[0]).length
         values = [self._number(e) for e in args]
         match name, values:
             case "min", [a, b]:

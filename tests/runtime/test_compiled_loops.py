@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,40 @@ def test_code_does_what_python_does(seed: int) -> None:
     assert np.array_equal(ours[3][1:10], np.sort(ours[0])[1:])
 
 
+@dataclass
+class _Pair:
+    numbers: Ints
+    factor: int
+
+
+@dataclass
+class _Record:
+    pair: _Pair
+    found: Ints
+    weight: float = 0.5
+
+
+@compiled
+def _multiply(pair: _Pair, k: int, into: Ints) -> None:
+    into[k] = pair.numbers[k] * pair.factor
+
+
+@compiled
+def _add(record: _Record, pair: _Pair) -> None:
+    for k in range(len(record.pair.numbers)):
+        _multiply(record.pair, k, record.found)
+        record.found[k] += pair.numbers[k] * pair.factor + record.pair.factor
+
+
+def test_fields_of_dataclasses() -> None:
+    """Arrays and integers, also of dataclasses inside, on the way to other functions, too."""
+    ours, pythons = (_Record(_Pair(np.arange(4), 10), np.zeros(4, np.int64)) for _ in range(2))
+    more = _Pair(np.array([5, 6, 7, 8]), 100)
+    _add(ours, more)
+    _add.definition(pythons, more)
+    assert ours.found.tolist() == pythons.found.tolist() == [510, 620, 730, 840]
+
+
 def test_other_integers_and_empty_arrays() -> None:
     @compiled
     def double(a: Ints, b: Ints) -> None:
@@ -93,6 +128,21 @@ def test_what_is_not_compiled_is_named() -> None:
     def raises(a: Ints, k: int) -> None:
         a[0] = pow(k, 2)
 
-    for function, why in ((assigns, "assigned to: k"), (raises, "not compiled: pow")):
+    @compiled
+    def weighs(record: _Record, k: int) -> None:
+        record.found[k] = record.weight
+
+    @compiled
+    def looks_up(record: _Record, k: int) -> None:
+        record.found[k] = record.others[k]  # type: ignore[attr-defined]
+
+    numbers = np.zeros(2, np.int64)
+    record = _Record(_Pair(numbers, 1), numbers)
+    for function, given, why in (
+        (assigns, numbers, "a parameter that is assigned to: k"),
+        (raises, numbers, "a call that is not compiled: pow"),
+        (weighs, record, "an expression that is not compiled: record.weight"),
+        (looks_up, record, "an array that is not compiled: record.others"),
+    ):
         with pytest.raises(TypeError, match=why):
-            function(np.zeros(2, np.int64), 1)
+            function(given, 1)

@@ -12,12 +12,12 @@ import pytest
 
 from autosched.runtime import compiled_loops, loop_cache
 from autosched.runtime.compiled_loops import Compiled, compiled
-from autosched.runtime.loop_cache import loop_files, loop_key
+from autosched.runtime.loop_cache import Kind, loop_files, loop_key
 from autosched.target import cpu_target
 
 Ints = npt.NDArray[np.int64]
 _STEP = 3
-_KINDS = (("l", 1, True),)
+_KINDS = (Kind("a", "l", 1, True),)
 
 
 @compiled
@@ -87,7 +87,7 @@ def test_everything_that_decides_the_code_is_in_the_key(monkeypatch: pytest.Monk
     target, definition = cpu_target(1), globals()["_advance_all"].definition
     keys = [
         loop_key(definition, _KINDS, target),
-        loop_key(definition, (("l", 1, False),), target),
+        loop_key(definition, (Kind("a", "l", 1, False),), target),
         loop_key(definition, _KINDS, replace(target, cpu="other")),
         loop_key(_advance_all.definition, _KINDS, target),
     ]

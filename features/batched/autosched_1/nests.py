@@ -26,7 +26,8 @@ from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.guards import guarded_along
 from autosched.features.batched.autosched_1.plans.codes import Stores, codes_of
 from autosched.features.batched.autosched_1.plans.lanes import Nests
-from autosched.features.batched.autosched_1.plans.walks import Visits, cycles_of, walks
+from autosched.features.batched.autosched_1.plans.walk_levels import Visits
+from autosched.features.batched.autosched_1.plans.walks import cycles_of, walks
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.autosched_1.values import Chosen, ValueFacts, loops_asked
 from autosched.features.batched.forms import Flags, Ints

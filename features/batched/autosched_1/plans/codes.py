@@ -18,7 +18,7 @@ from autosched.features.batched.autosched_1.plans.orders import (
     tiled_visits,
 )
 from autosched.features.batched.autosched_1.plans.tiles import cost_of, problems_of
-from autosched.features.batched.autosched_1.plans.walks import Visits
+from autosched.features.batched.autosched_1.plans.walk_levels import Visits
 from autosched.features.batched.autosched_1.plans.windows import unrolled, with_windows
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats

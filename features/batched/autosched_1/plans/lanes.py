@@ -168,65 +168,49 @@ _MOST_PARTS = 16
 """More than the number of parts of one half of a nest that is cut in two."""
 
 
+@compiled
 def _widen(nests: Nests, fit: int) -> None:
     """Take lanes from the loop whose stride is the current width, as long as there is one."""
-    _widen_all(
-        *(nests.there, nests.extent, nests.own, nests.conditional, nests.lanes, nests.reads),
-        *(nests.blocks, nests.width, nests.closed, nests.steps, nests.apart, fit),
-    )
-
-
-@compiled
-def _widen_all(
-    there: Flags,
-    extent: Ints,
-    own: Ints,
-    conditional: Flags,
-    lanes: Ints,
-    reads: Ints,
-    blocks: Ints,
-    width: Ints,
-    closed: Flags,
-    steps: Ints,
-    apart: Flags,
-    fit: int,
-) -> None:
-    for n in range(len(width)):
+    for n in range(len(nests.width)):
+        width = nests.width[n]
         takes = 1
-        while takes and width[n] < fit:
-            loop = len(extent) - 1
-            for k in range(len(extent) - 1, -1, -1):
-                if there[k, n] and own[k, n] == width[n] and extent[k, n] > 1:
+        while takes and width < fit:
+            loop = len(nests.extent) - 1
+            for k in range(len(nests.extent) - 1, -1, -1):
+                if nests.there[k, n] and nests.own[k, n] == width and nests.extent[k, n] > 1:
                     loop = k
-            takes = there[loop, n] and own[loop, n] == width[n] and extent[loop, n] > 1
+            takes = (
+                nests.there[loop, n] and nests.own[loop, n] == width and nests.extent[loop, n] > 1
+            )
             # The number of lanes (`nest.lanes.lanes_from`).
-            limit = fit // width[n]
-            count = extent[loop, n] & -extent[loop, n]
+            limit = fit // width
+            count = nests.extent[loop, n] & -nests.extent[loop, n]
             if count >= limit:
                 count = 1
                 while 2 * count <= limit:
                     count *= 2
-            elif extent[loop, n] <= limit and extent[loop, n] > 2 * count:
-                count = extent[loop, n]
-            takes = takes and count > 1 and lanes[loop, n] % max(count, 1) == 0
-            if width[n] > 1:
-                takes = takes and not closed[n] and not conditional[loop, n]
-                for a in range(len(reads)):
-                    takes = takes and reads[a, loop, n] == steps[a, n] * width[n]
-                    takes = takes and blocks[a, loop, n] == 0 and not apart[a, n]
+            elif nests.extent[loop, n] <= limit and nests.extent[loop, n] > 2 * count:
+                count = nests.extent[loop, n]
+            takes = takes and count > 1 and nests.lanes[loop, n] % max(count, 1) == 0
+            if width > 1:
+                takes = takes and not nests.closed[n] and not nests.conditional[loop, n]
+                for a in range(len(nests.reads)):
+                    takes = takes and nests.reads[a, loop, n] == nests.steps[a, n] * width
+                    takes = takes and nests.blocks[a, loop, n] == 0 and not nests.apart[a, n]
             if takes:
-                for a in range(len(reads)):
-                    if width[n] == 1:
-                        steps[a, n] = reads[a, loop, n]
-                        apart[a, n] = blocks[a, loop, n] % count > 0
-                    reads[a, loop, n] *= count
-                    if blocks[a, loop, n] != 0:
-                        blocks[a, loop, n] = max(1, blocks[a, loop, n] // count)
-                if width[n] == 1:
-                    closed[n] = conditional[loop, n]
-                extent[loop, n] //= count
-                own[loop, n] *= count
-                width[n] *= count
+                for a in range(len(nests.reads)):
+                    if width == 1:
+                        nests.steps[a, n] = nests.reads[a, loop, n]
+                        nests.apart[a, n] = nests.blocks[a, loop, n] % count > 0
+                    nests.reads[a, loop, n] *= count
+                    if nests.blocks[a, loop, n] != 0:
+                        nests.blocks[a, loop, n] = max(1, nests.blocks[a, loop, n] // count)
+                if width == 1:
+                    nests.closed[n] = nests.conditional[loop, n]
+                nests.extent[loop, n] //= count
+                nests.own[loop, n] *= count
+                width *= count
+                nests.width[n] = width
 
 
 def _may_fold(nests: Nests, fit: int) -> Flags:

@@ -13,8 +13,13 @@ import numpy.typing as npt
 from autosched.features.batched.along_loops import picked_in_all
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.tiles import Problems
-from autosched.features.batched.autosched_1.plans.walk_levels import Levels, sizes_of, walk_one
-from autosched.features.batched.autosched_1.plans.walks import Visits
+from autosched.features.batched.autosched_1.plans.walk_levels import (
+    Levels,
+    Room,
+    Sizes,
+    Visits,
+    walk_one,
+)
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.core import Memory
 from autosched.runtime.compiled_loops import compiled
@@ -53,90 +58,86 @@ class Order:
         return Order(*[np.concatenate(own, axis=-1) for own in zip(*tables, strict=True)])
 
 
+@dataclass(eq=False)
+class _Tiled:
+    """Nests with a tile each: the nest, its tile, and the lanes that each accumulator has.
+
+    `loop` has by (dimension, nest) the tile loop, -1 where there is none; `factors` is by
+    (dimension, tile).
+    """
+
+    of: _Intp
+    tile: _Intp
+    width: Ints
+    loop: Ints
+    factors: Ints
+
+
+def _tiled(nests: Nests, problems: Problems, of: _Intp, tile: _Intp) -> _Tiled:
+    factors = problems.table.factors
+    width = nests.width[of] // problems.chunks[of] * factors[-1][tile]
+    return _Tiled(of, tile, width, problems.loop, factors)
+
+
 def order_of(
     nests: Nests, problems: Problems, those: _Intp, tile: _Intp, short: Ints | int
 ) -> Order:
     """The order of the nests `those` with a tile each, as `around_accumulators` gives it."""
     found = Order(*np.empty((5, len(those)), np.int64))
-    _order(
-        *(nests.there, nests.extent, nests.own, problems.loop, problems.table.factors),
-        *(those, tile, np.full(len(those), short), np.empty(len(nests.extent), np.int64)),
-        *(found.outside, found.moved, found.inside, found.steps, found.number),
-    )
+    tiled, room = _tiled(nests, problems, those, tile), np.empty(len(nests.extent), np.int64)
+    _order(nests, tiled, np.full(len(those), short), room, found)
     return found
 
 
 @compiled
-def _order(
-    there: Flags,
-    extent: Ints,
-    own: Ints,
-    loop: Ints,
-    factors: Ints,
-    those: Ints,
-    tile: Ints,
-    short: Ints,
-    factor: Ints,
-    outside: Ints,
-    moved: Ints,
-    inside: Ints,
-    steps: Ints,
-    number: Ints,
-) -> None:
-    for n in range(len(those)):
-        nest = those[n]
-        outside[n] = 0
-        moved[n] = 0
-        inside[n] = 0
+def _order(nests: Nests, tiled: _Tiled, short: Ints, factor: Ints, found: Order) -> None:
+    for n in range(len(tiled.of)):
+        nest = tiled.of[n]
+        found.outside[n] = 0
+        found.moved[n] = 0
+        found.inside[n] = 0
         count = 0
         running = 0
-        for k in range(len(extent)):
+        for k in range(len(nests.extent)):
             factor[k] = 1
-            if there[k, nest] and own[k, nest] == 0 and extent[k, nest] > 1:
+            if nests.there[k, nest] and nests.own[k, nest] == 0 and nests.extent[k, nest] > 1:
                 running += 1
-        for d in range(len(loop)):
-            if loop[d, nest] >= 0:
-                factor[loop[d, nest]] = factors[d, tile[n]]
-                count += factors[d, tile[n]] > 1
+        for d in range(len(tiled.loop)):
+            if tiled.loop[d, nest] >= 0:
+                factor[tiled.loop[d, nest]] = tiled.factors[d, tiled.tile[n]]
+                count += tiled.factors[d, tiled.tile[n]] > 1
         some = running > 0
         begun = 0
         stopped = 0
         done = 1
-        for k in range(len(extent) - 1, -1, -1):
-            reduces = there[k, nest] and own[k, nest] == 0
-            runs = reduces and extent[k, nest] > 1
+        for k in range(len(nests.extent) - 1, -1, -1):
+            reduces = nests.there[k, nest] and nests.own[k, nest] == 0
+            runs = reduces and nests.extent[k, nest] > 1
             running -= runs
             if runs or (reduces and not some):
                 begun = 1
-            if there[k, nest] and not reduces and factor[k] != extent[k, nest]:
+            if nests.there[k, nest] and not reduces and factor[k] != nests.extent[k, nest]:
                 if begun and not (done < short[n] and running > 0):
                     stopped = 1
                 if not stopped:
-                    moved[n] |= 1 << k
+                    found.moved[n] |= 1 << k
                 else:
-                    outside[n] |= 1 << k
+                    found.outside[n] |= 1 << k
                 count += 1
             elif reduces:
                 if stopped:
-                    outside[n] |= 1 << k
+                    found.outside[n] |= 1 << k
                 else:
-                    inside[n] |= 1 << k
-                    done *= extent[k, nest]
+                    found.inside[n] |= 1 << k
+                    done *= nests.extent[k, nest]
                 count += runs
-        steps[n] = done
-        number[n] = count
+        found.steps[n] = done
+        found.number[n] = count
 
 
 def tiled_visits(nests: Nests, problems: Problems, of: _Intp, order: Order, tile: _Intp) -> Visits:
     """`visits` of tiles: the loops of the nests `of` by `order`, with a tile each."""
-    width = _held_lanes(nests, problems, of, tile)
-    return _visits(nests, of, order, problems.loop, problems.table.factors, tile, width)
-
-
-def _held_lanes(nests: Nests, problems: Problems, of: _Intp, tile: _Intp) -> Ints:
-    """The lanes that each accumulator of a tile has."""
-    held: Ints = nests.width[of] // problems.chunks[of] * problems.table.factors[-1][tile]
-    return held
+    return _visits(nests, _tiled(nests, problems, of, tile), order)
 
 
 def plain_visits(nests: Nests) -> Visits:
@@ -146,31 +147,7 @@ def plain_visits(nests: Nests) -> Visits:
     bits = (loops.astype(np.int64) << np.arange(len(loops))[:, None]).sum(axis=0)
     order = Order(bits, none, none, none, loops.sum(axis=0))
     factors = np.ones((1, 1), np.int64)
-    return _visits(nests, every, order, none[None] - 1, factors, none, nests.width)
-
-
-def _visits(
-    nests: Nests, of: _Intp, order: Order, loop: Ints, factors: Ints, tile: _Intp, width: Ints
-) -> Visits:
-    """The loops of the nests `of` by `order`, without those that run once, then lanes of `width` in
-    any case; a loop that takes groups of lanes in turn comes before those inside."""
-    most = int(order.number.max(initial=0)) + 2
-    extents, first = np.empty((most, len(of)), np.int64), np.empty(len(of), np.int64)
-    strides = np.empty((1 + len(nests.reads), most, len(of)), np.int64)
-    _list_all(
-        *_tables(nests, order, loop, factors, most),
-        *(of, tile, width, extents, strides, first),
-    )
-    return Visits(extents, strides, first)
-
-
-def _tables(nests: Nests, order: Order, loop: Ints, factors: Ints, most: int) -> tuple[Ints, ...]:
-    """What `_list_one` reads, and room for its tables."""
-    return (
-        *(nests.extent, nests.own, nests.reads, nests.width, nests.lane, nests.steps),
-        *(order.outside, order.moved, order.inside, loop, factors),
-        *(np.empty(len(nests.extent), np.int64), *np.empty((2, most), np.int64)),
-    )
+    return _visits(nests, _Tiled(every, none, nests.width, none[None] - 1, factors), order)
 
 
 def tiled_levels(
@@ -183,187 +160,136 @@ def tiled_levels(
     memory: Memory,
 ) -> Levels:
     """`levels_of` the `tiled_visits` of these nests, for a memory that has the rule."""
-    most, accesses = int(order.number.max(initial=0)) + 2, 1 + len(nests.reads)
-    found = Levels.empty(memory, len(of))
-    _walk_tiles(
-        *_tables(nests, order, problems.loop, problems.table.factors, most),
-        *(of, tile, _held_lanes(nests, problems, of, tile)),
-        *(np.empty((most, 1), np.int64), np.empty((accesses, most, 1), np.int64)),
-        *(np.empty(1, np.int64), *sizes_of(memory, elements, most)),
-        *(found.needed, found.lines, found.runs, found.pages),
-    )
+    tiled, found = _tiled(nests, problems, of, tile), Levels.empty(memory, len(of))
+    listed = _Listed.of(nests, order)
+    one = _empty_visits(nests, len(listed.line), 1)
+    sizes, room = Sizes.of(memory, elements), Room.of(len(listed.line))
+    _walk_tiles(nests, tiled, order, listed, one, sizes, room, found)
     return found
+
+
+def _visits(nests: Nests, tiled: _Tiled, order: Order) -> Visits:
+    """The loops of the nests by `order`, without those that run once, then lanes in any case; a
+    loop that takes groups of lanes in turn comes before those inside."""
+    listed = _Listed.of(nests, order)
+    found = _empty_visits(nests, len(listed.line), len(tiled.of))
+    _list_all(nests, tiled, order, listed, found)
+    return found
+
+
+@dataclass(eq=False)
+class _Listed:
+    """Room for the loops of one nest: by loop the `factor` that tiles have, and by place the `line`
+    of its loop in the tables of the nests, -1 for lanes, and the `scale` of its strides."""
+
+    factor: Ints
+    line: Ints
+    scale: Ints
+
+    @staticmethod
+    def of(nests: Nests, order: Order) -> _Listed:
+        """Room for the nests in these orders."""
+        places = np.empty((2, int(order.number.max(initial=0)) + 2), np.int64)
+        return _Listed(np.empty(len(nests.extent), np.int64), *places)
+
+
+def _empty_visits(nests: Nests, places: int, count: int) -> Visits:
+    strides = np.empty((1 + len(nests.reads), places, count), np.int64)
+    return Visits(np.empty((places, count), np.int64), strides, np.empty(count, np.int64))
 
 
 @compiled
 def _walk_tiles(
-    extent: Ints,
-    own: Ints,
-    reads: Ints,
-    whole: Ints,
-    lane: Ints,
-    steps: Ints,
-    outside: Ints,
-    moved: Ints,
-    inside: Ints,
-    loop: Ints,
-    factors: Ints,
-    factor: Ints,
-    line: Ints,
-    scale: Ints,
-    of: Ints,
-    tile: Ints,
-    width: Ints,
-    extents: Ints,
-    strides: Ints,
-    first: Ints,
-    elements: Ints,
-    caches: Ints,
-    tlb: Ints,
-    shift: int,
-    state: Ints,
-    level: Ints,
-    needed: Ints,
-    lines: Ints,
-    runs: Ints,
-    pages: Ints,
+    nests: Nests,
+    tiled: _Tiled,
+    order: Order,
+    listed: _Listed,
+    one: Visits,
+    sizes: Sizes,
+    room: Room,
+    found: Levels,
 ) -> None:
-    for n in range(len(of)):
-        _list_one(
-            *(extent, own, reads, whole, lane, steps, outside, moved, inside, loop, factors),
-            *(factor, line, scale, n, of[n], tile[n], width[n], 0, extents, strides, first),
-        )
-        walk_one(
-            *(extents, strides, 0, first[0], elements, caches, tlb, shift, state, level),
-            *(n, needed, lines, runs, pages),
-        )
+    for n in range(len(tiled.of)):
+        _list_one(nests, tiled, order, n, listed, one, 0)
+        walk_one(one, 0, sizes, room, found, n)
 
 
 @compiled
-def _list_all(
-    extent: Ints,
-    own: Ints,
-    reads: Ints,
-    whole: Ints,
-    lane: Ints,
-    steps: Ints,
-    outside: Ints,
-    moved: Ints,
-    inside: Ints,
-    loop: Ints,
-    factors: Ints,
-    factor: Ints,
-    line: Ints,
-    scale: Ints,
-    of: Ints,
-    tile: Ints,
-    width: Ints,
-    extents: Ints,
-    strides: Ints,
-    first: Ints,
-) -> None:
-    for n in range(len(of)):
-        _list_one(
-            *(extent, own, reads, whole, lane, steps, outside, moved, inside, loop, factors),
-            *(factor, line, scale, n, of[n], tile[n], width[n], n, extents, strides, first),
-        )
-        for k in range(first[n]):
-            extents[k, n] = 1
-            for a in range(len(strides)):
-                strides[a, k, n] = 0
+def _list_all(nests: Nests, tiled: _Tiled, order: Order, listed: _Listed, found: Visits) -> None:
+    for n in range(len(tiled.of)):
+        _list_one(nests, tiled, order, n, listed, found, n)
+        for k in range(found.first[n]):
+            found.extents[k, n] = 1
+            for a in range(len(found.strides)):
+                found.strides[a, k, n] = 0
 
 
 @compiled
 def _list_one(
-    extent: Ints,
-    own: Ints,
-    reads: Ints,
-    whole: Ints,
-    lane: Ints,
-    steps: Ints,
-    outside: Ints,
-    moved: Ints,
-    inside: Ints,
-    loop: Ints,
-    factors: Ints,
-    factor: Ints,
-    line: Ints,
-    scale: Ints,
+    nests: Nests,
+    tiled: _Tiled,
+    order: Order,
     n: int,
-    nest: int,
-    tile: int,
-    width: int,
+    listed: _Listed,
+    found: Visits,
     column: int,
-    extents: Ints,
-    strides: Ints,
-    first: Ints,
 ) -> None:
-    """List the loops of one nest in a column, from the last line upwards."""
-    for k in range(len(extent)):
-        factor[k] = 1
-    for d in range(len(loop)):
-        if loop[d, nest] >= 0:
-            factor[loop[d, nest]] = factors[d, tile]
-    at = len(extents) - 1
-    extents[at, column] = width
-    line[at] = -1
-    scale[at] = 1
-    for k in range(len(extent) - 1, -1, -1):
-        if factor[k] > 1:
+    """List the loops of one nest in a column, from the last place upwards."""
+    nest = tiled.of[n]
+    for k in range(len(nests.extent)):
+        listed.factor[k] = 1
+    for d in range(len(tiled.loop)):
+        if tiled.loop[d, nest] >= 0:
+            listed.factor[tiled.loop[d, nest]] = tiled.factors[d, tiled.tile[n]]
+    at = len(found.extents) - 1
+    found.extents[at, column] = tiled.width[n]
+    listed.line[at] = -1
+    listed.scale[at] = 1
+    for k in range(len(nests.extent) - 1, -1, -1):
+        if listed.factor[k] > 1:
             at -= 1
-            extents[at, column] = factor[k]
-            line[at] = k
-            scale[at] = 1
-    for k in range(len(extent) - 1, -1, -1):
-        if inside[n] >> k & 1 and extent[k, nest] > 1:
+            found.extents[at, column] = listed.factor[k]
+            listed.line[at] = k
+            listed.scale[at] = 1
+    for k in range(len(nests.extent) - 1, -1, -1):
+        if order.inside[n] >> k & 1 and nests.extent[k, nest] > 1:
             at -= 1
-            extents[at, column] = extent[k, nest]
-            line[at] = k
-            scale[at] = 1
-    if whole[nest] > width:
+            found.extents[at, column] = nests.extent[k, nest]
+            listed.line[at] = k
+            listed.scale[at] = 1
+    if nests.width[nest] > tiled.width[n]:
         at -= 1
-        extents[at, column] = whole[nest] // width
-        line[at] = -1
-        scale[at] = width
-    loops = moved[n]
+        found.extents[at, column] = nests.width[nest] // tiled.width[n]
+        listed.line[at] = -1
+        listed.scale[at] = tiled.width[n]
+    loops = order.moved[n]
     for _again in range(2):
-        for k in range(len(extent) - 1, -1, -1):
-            if loops >> k & 1 and extent[k, nest] > factor[k]:
+        for k in range(len(nests.extent) - 1, -1, -1):
+            if loops >> k & 1 and nests.extent[k, nest] > listed.factor[k]:
                 at -= 1
-                extents[at, column] = extent[k, nest]
-                if factor[k] > 1:
-                    extents[at, column] = extent[k, nest] // factor[k]
-                line[at] = k
-                scale[at] = factor[k]
-        loops = outside[n]
-    first[column] = at
-    _stride_all(own, reads, lane, steps, line, scale, nest, at, column, strides)
+                found.extents[at, column] = nests.extent[k, nest]
+                if listed.factor[k] > 1:
+                    found.extents[at, column] = nests.extent[k, nest] // listed.factor[k]
+                listed.line[at] = k
+                listed.scale[at] = listed.factor[k]
+        loops = order.outside[n]
+    found.first[column] = at
+    _stride_all(nests, nest, listed, found, column)
 
 
 @compiled
-def _stride_all(
-    own: Ints,
-    reads: Ints,
-    lane: Ints,
-    steps: Ints,
-    line: Ints,
-    scale: Ints,
-    nest: int,
-    outermost: int,
-    column: int,
-    strides: Ints,
-) -> None:
+def _stride_all(nests: Nests, nest: int, listed: _Listed, found: Visits, column: int) -> None:
     """Fill in how far each listed loop moves each access."""
-    for j in range(outermost, len(line)):
-        k = line[j]
+    for j in range(found.first[column], len(listed.line)):
+        k = listed.line[j]
         if k < 0:
-            strides[0, j, column] = lane[nest] * scale[j]
-            for a in range(len(reads)):
-                strides[a + 1, j, column] = steps[a, nest] * scale[j]
+            found.strides[0, j, column] = nests.lane[nest] * listed.scale[j]
+            for a in range(len(nests.reads)):
+                found.strides[a + 1, j, column] = nests.steps[a, nest] * listed.scale[j]
         else:
-            strides[0, j, column] = own[k, nest] * scale[j]
-            for a in range(len(reads)):
-                strides[a + 1, j, column] = reads[a, k, nest] * scale[j]
+            found.strides[0, j, column] = nests.own[k, nest] * listed.scale[j]
+            for a in range(len(nests.reads)):
+                found.strides[a + 1, j, column] = nests.reads[a, k, nest] * listed.scale[j]
 
 
 def joined_visits(parts: list[Visits]) -> Visits:

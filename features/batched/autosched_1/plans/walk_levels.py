@@ -10,19 +10,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from autosched.features.batched.forms import Ints
+from autosched.features.batched.along_loops import picked_in_all
+from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.core import PAGE, Memory
 from autosched.runtime.compiled_loops import compiled, ones
 
 _STRIDE, _EXTENT, _SPAN, _GAP, _TIMES, _NUMBER, _PAGE_SPAN, _PAGE_RUNS, _PLACES = range(9)
-"""Lines of the table `state`: the sorted loops, and what the first k of them touch: bytes of a run,
+"""Columns of `state`: the sorted loops, and what the first k of them touch: bytes of a run,
 distance and number of runs that are not counted yet, the number of all others, and the same for
 pages; and the places of a page, as bits."""
 _ALL_LINES, _ALL_RUNS, _ALL_PAGES, _NEEDED, _OUTSIDE, _LINES, _RUNS, _PAGES, _OWN = range(9)
-"""Lines of the table `level`, by level: the sums over all accesses, the iterations outside; and in
-the last column, what one access touches."""
+"""Columns of `level`: the sums over all accesses, the iterations outside; and in the last line,
+what one access touches."""
+_Intp = npt.NDArray[np.intp]
 _BITS = 64  # a page of more lines does not fit into one number
+
+
+@dataclass(eq=False)
+class Visits:
+    """Loops of the code, outermost first, by (place, nest); `strides` are by (access, place, nest).
+
+    The loops of a nest are the last places: places before `first` are empty, with extent 1 and
+    strides 0.
+    """
+
+    extents: Ints
+    strides: Ints
+    first: Ints
+
+    @property
+    def count(self) -> int:
+        """The number of nests."""
+        return len(self.first)
+
+    def of(self, those: _Intp | Flags) -> Visits:
+        """Select these nests."""
+        return picked_in_all(self, those)
 
 
 @dataclass(eq=False)
@@ -53,161 +78,136 @@ def has_rule(memory: Memory) -> bool:
     return memory.line & memory.line - 1 == 0 and PAGE // _BITS <= memory.line <= PAGE
 
 
-def sizes_of(memory: Memory, elements: tuple[int, ...], places: int) -> tuple[Ints | int, ...]:
-    """The arguments of `walk_one` that say how large things are, and room for its tables."""
-    return (
-        np.array(elements),
-        np.array(memory.caches),
-        np.array(memory.tlb, np.int64),
-        memory.line.bit_length() - 1,
-        np.empty((places + 2, 9), np.int64),
-        np.empty((places + 1, 9), np.int64),
-    )
+@dataclass(eq=False)
+class Sizes:
+    """Bytes of an element of each access and of each cache, and pages of each TLB level; a line has
+    `1 << shift` bytes."""
+
+    elements: Ints
+    caches: Ints
+    tlb: Ints
+    shift: int
+
+    @staticmethod
+    def of(memory: Memory, elements: tuple[int, ...]) -> Sizes:
+        """The sizes of a memory and of accessed elements."""
+        caches, tlb = np.array(memory.caches), np.array(memory.tlb, np.int64)
+        return Sizes(np.array(elements), caches, tlb, memory.line.bit_length() - 1)
 
 
-def levels_of(
-    extents: Ints, strides: Ints, first: Ints, elements: tuple[int, ...], memory: Memory
-) -> Levels:
-    """The levels of all nests (`walks.Visits`), for a memory that has the rule."""
-    found = Levels.empty(memory, len(first))
-    sizes = sizes_of(memory, elements, len(extents))
-    tables = found.needed, found.lines, found.runs, found.pages
-    _walk_all(extents, strides, first, *sizes, *tables)
+@dataclass(eq=False)
+class Room:
+    """Room for the tables of one nest: `state` is by sorted loop, `level` by level."""
+
+    state: Ints
+    level: Ints
+
+    @staticmethod
+    def of(loops: int) -> Room:
+        """Room for nests of so many loops."""
+        return Room(np.empty((loops + 2, 9), np.int64), np.empty((loops + 1, 9), np.int64))
+
+
+def levels_of(visits: Visits, elements: tuple[int, ...], memory: Memory) -> Levels:
+    """The levels of all nests, for a memory that has the rule."""
+    found = Levels.empty(memory, visits.count)
+    _walk_all(visits, Sizes.of(memory, elements), Room.of(len(visits.extents)), found)
     return found
 
 
 @compiled
-def _walk_all(
-    extents: Ints,
-    strides: Ints,
-    first: Ints,
-    elements: Ints,
-    caches: Ints,
-    tlb: Ints,
-    shift: int,
-    state: Ints,
-    level: Ints,
-    needed: Ints,
-    lines: Ints,
-    runs: Ints,
-    pages: Ints,
-) -> None:
-    for n in range(len(first)):
-        walk_one(
-            *(extents, strides, n, first[n], elements, caches, tlb, shift, state, level),
-            *(n, needed, lines, runs, pages),
-        )
+def _walk_all(visits: Visits, sizes: Sizes, room: Room, found: Levels) -> None:
+    for n in range(len(visits.first)):
+        walk_one(visits, n, sizes, room, found, n)
 
 
 @compiled
-def walk_one(
-    extents: Ints,
-    strides: Ints,
-    column: int,
-    outermost: int,
-    elements: Ints,
-    caches: Ints,
-    tlb: Ints,
-    shift: int,
-    state: Ints,
-    level: Ints,
-    n: int,
-    needed: Ints,
-    lines: Ints,
-    runs: Ints,
-    pages: Ints,
-) -> None:
-    """Work out nest `n`, whose loops are in one column of `extents` and `strides`."""
-    innermost = len(extents)
-    level[outermost, _OUTSIDE] = 1
+def walk_one(visits: Visits, column: int, sizes: Sizes, room: Room, found: Levels, n: int) -> None:
+    """Work out nest `n`, whose loops are in one column of `visits`."""
+    innermost = len(visits.extents)
+    outermost = visits.first[column]
+    room.level[outermost, _OUTSIDE] = 1
     for k in range(outermost, innermost):
-        level[k + 1, _OUTSIDE] = level[k, _OUTSIDE] * extents[k, column]
+        room.level[k + 1, _OUTSIDE] = room.level[k, _OUTSIDE] * visits.extents[k, column]
     for k in range(outermost, innermost + 1):
-        level[k, _ALL_LINES] = 0
-        level[k, _ALL_RUNS] = 0
-        level[k, _ALL_PAGES] = 0
-        level[k, _NEEDED] = 0
-    for a in range(len(elements)):
-        _add_access(extents, strides, column, a, outermost, elements[a], shift, state, level)
+        room.level[k, _ALL_LINES] = 0
+        room.level[k, _ALL_RUNS] = 0
+        room.level[k, _ALL_PAGES] = 0
+        room.level[k, _NEEDED] = 0
+    for a in range(len(sizes.elements)):
+        _add_access(visits, column, a, sizes, room)
     for k in range(outermost, innermost + 1):
-        level[k, _NEEDED] = max(level[k, _NEEDED], level[k, _ALL_LINES] << shift)
-    for c in range(len(caches)):
+        room.level[k, _NEEDED] = max(
+            room.level[k, _NEEDED], room.level[k, _ALL_LINES] << sizes.shift
+        )
+    for c in range(len(sizes.caches)):
         k = innermost
-        while k > outermost and level[k - 1, _NEEDED] <= caches[c]:
+        while k > outermost and room.level[k - 1, _NEEDED] <= sizes.caches[c]:
             k -= 1
         k = max(k - 1, outermost)
         if k > outermost:
-            needed[c, n] = level[k, _NEEDED]
+            found.needed[c, n] = room.level[k, _NEEDED]
         for beyond in range(2):
             at = max(k - beyond, outermost)
-            lines[beyond, c, n] = level[at, _ALL_LINES] * level[at, _OUTSIDE]
-            runs[beyond, c, n] = level[at, _ALL_RUNS] * level[at, _OUTSIDE]
-    for c in range(len(tlb)):
+            found.lines[beyond, c, n] = room.level[at, _ALL_LINES] * room.level[at, _OUTSIDE]
+            found.runs[beyond, c, n] = room.level[at, _ALL_RUNS] * room.level[at, _OUTSIDE]
+    for c in range(len(sizes.tlb)):
         k = innermost
-        while k > outermost and level[k - 1, _ALL_PAGES] <= tlb[c]:
+        while k > outermost and room.level[k - 1, _ALL_PAGES] <= sizes.tlb[c]:
             k -= 1
         k = max(k - 1, outermost)
-        pages[c, n] = level[k, _ALL_PAGES] * level[k, _OUTSIDE]
+        found.pages[c, n] = room.level[k, _ALL_PAGES] * room.level[k, _OUTSIDE]
 
 
 @compiled
-def _add_access(
-    extents: Ints,
-    strides: Ints,
-    column: int,
-    a: int,
-    outermost: int,
-    element: int,
-    shift: int,
-    state: Ints,
-    level: Ints,
-) -> None:
+def _add_access(visits: Visits, column: int, a: int, sizes: Sizes, room: Room) -> None:
     """Add what access `a` touches to the tables by level."""
-    innermost = len(extents)
+    innermost = len(visits.extents)
+    element = sizes.elements[a]
     loops = 0
-    state[0, _SPAN] = element
-    state[0, _GAP] = 0
-    level[innermost, _LINES] = element + (1 << shift) - 1 >> shift
-    level[innermost, _RUNS] = 1
-    level[innermost, _PAGES] = (element + PAGE - 1) // PAGE
-    level[innermost, _OWN] = 0
-    for k in range(innermost, outermost - 1, -1):
+    room.state[0, _SPAN] = element
+    room.state[0, _GAP] = 0
+    room.level[innermost, _LINES] = element + (1 << sizes.shift) - 1 >> sizes.shift
+    room.level[innermost, _RUNS] = 1
+    room.level[innermost, _PAGES] = (element + PAGE - 1) // PAGE
+    room.level[innermost, _OWN] = 0
+    for k in range(innermost, visits.first[column] - 1, -1):
         moves = 0
-        if k < innermost and extents[k, column] > 1:
-            moves = abs(strides[a, k, column]) * element
+        if k < innermost and visits.extents[k, column] > 1:
+            moves = abs(visits.strides[a, k, column]) * element
         if moves:
             at = loops
             loops += 1
-            while at > 0 and state[at - 1, _STRIDE] > moves:
-                state[at, _STRIDE] = state[at - 1, _STRIDE]
-                state[at, _EXTENT] = state[at - 1, _EXTENT]
+            while at > 0 and room.state[at - 1, _STRIDE] > moves:
+                room.state[at, _STRIDE] = room.state[at - 1, _STRIDE]
+                room.state[at, _EXTENT] = room.state[at - 1, _EXTENT]
                 at -= 1
-            state[at, _STRIDE] = moves
-            state[at, _EXTENT] = extents[k, column]
-            _touch(state, at, loops, shift, level, innermost)
-        level[k, _ALL_LINES] += level[innermost, _LINES]
-        level[k, _ALL_RUNS] += level[innermost, _RUNS]
-        level[k, _ALL_PAGES] += level[innermost, _PAGES]
-        level[k, _NEEDED] = max(level[k, _NEEDED], level[innermost, _OWN])
+            room.state[at, _STRIDE] = moves
+            room.state[at, _EXTENT] = visits.extents[k, column]
+            _touch(room, at, loops, sizes.shift, innermost)
+        room.level[k, _ALL_LINES] += room.level[innermost, _LINES]
+        room.level[k, _ALL_RUNS] += room.level[innermost, _RUNS]
+        room.level[k, _ALL_PAGES] += room.level[innermost, _PAGES]
+        room.level[k, _NEEDED] = max(room.level[k, _NEEDED], room.level[innermost, _OWN])
 
 
 @compiled
-def _touch(state: Ints, at: int, loops: int, shift: int, level: Ints, result: int) -> None:
+def _touch(room: Room, at: int, loops: int, shift: int, result: int) -> None:
     """Go on after the first `at` loops, to the last one (`memory_walk._touched`)."""
     every = -1 if PAGE >> shift == _BITS else (1 << (PAGE >> shift)) - 1
-    span = state[at, _SPAN]
-    gap = state[at, _GAP]
-    times = state[at, _TIMES]
-    number = state[at, _NUMBER]
-    page_span = state[at, _PAGE_SPAN]
-    page_runs = state[at, _PAGE_RUNS]
-    places = state[at, _PLACES]
+    span = room.state[at, _SPAN]
+    gap = room.state[at, _GAP]
+    times = room.state[at, _TIMES]
+    number = room.state[at, _NUMBER]
+    page_span = room.state[at, _PAGE_SPAN]
+    page_runs = room.state[at, _PAGE_RUNS]
+    places = room.state[at, _PLACES]
     for j in range(at, loops + 1):
         stride = 0
         extent = 0
         if j < loops:
-            stride = state[j, _STRIDE]
-            extent = state[j, _EXTENT]
+            stride = room.state[j, _STRIDE]
+            extent = room.state[j, _EXTENT]
         if gap == 0 and j < loops and stride <= max(span, 1 << shift):
             span += stride * (extent - 1)
         elif gap != 0 and j < loops and stride < gap * times:
@@ -225,37 +225,37 @@ def _touch(state: Ints, at: int, loops: int, shift: int, level: Ints, result: in
                     page_span += gap * (times - 1)
                 else:
                     page_runs *= times
-                state[loops + 1, _PLACES] = places
+                room.state[loops + 1, _PLACES] = places
                 if places != every:
-                    _touch_again(state, loops + 1, gap, times, shift, every)
-                places = state[loops + 1, _PLACES]
+                    _touch_again(room, loops + 1, gap, times, shift, every)
+                places = room.state[loops + 1, _PLACES]
             gap = stride
             times = extent
         if j < loops:
-            state[j + 1, _SPAN] = span
-            state[j + 1, _GAP] = gap
-            state[j + 1, _TIMES] = times
-            state[j + 1, _NUMBER] = number
-            state[j + 1, _PAGE_SPAN] = page_span
-            state[j + 1, _PAGE_RUNS] = page_runs
-            state[j + 1, _PLACES] = places
+            room.state[j + 1, _SPAN] = span
+            room.state[j + 1, _GAP] = gap
+            room.state[j + 1, _TIMES] = times
+            room.state[j + 1, _NUMBER] = number
+            room.state[j + 1, _PAGE_SPAN] = page_span
+            room.state[j + 1, _PAGE_RUNS] = page_runs
+            room.state[j + 1, _PLACES] = places
     lines = number * (span + (1 << shift) - 1 >> shift)
-    room = ones(places)
+    fits = ones(places)
     needed = 0
-    if lines > room:
+    if lines > fits:
         needed = (lines << shift) + PAGE - 1 & -PAGE
         if places != every:
-            needed = (lines + room - 1) // room * PAGE
-    level[result, _LINES] = lines
-    level[result, _RUNS] = number
-    level[result, _PAGES] = page_runs * ((page_span + PAGE - 1) // PAGE)
-    level[result, _OWN] = needed
+            needed = (lines + fits - 1) // fits * PAGE
+    room.level[result, _LINES] = lines
+    room.level[result, _RUNS] = number
+    room.level[result, _PAGES] = page_runs * ((page_span + PAGE - 1) // PAGE)
+    room.level[result, _OWN] = needed
 
 
 @compiled
-def _touch_again(state: Ints, at: int, gap: int, times: int, shift: int, every: int) -> None:
+def _touch_again(room: Room, at: int, gap: int, times: int, shift: int, every: int) -> None:
     """Repeat the places of a page, with a gap each time (`memory_walk.touched_again`)."""
-    start = state[at, _PLACES]
+    start = room.state[at, _PLACES]
     places = start
     slots = PAGE >> shift
     by = 0
@@ -267,4 +267,4 @@ def _touch_again(state: Ints, at: int, gap: int, times: int, shift: int, every: 
         if turn:
             low = start >> (slots - turn) & (1 << turn) - 1
             places |= (start << turn | low) & every
-    state[at, _PLACES] = places
+    room.state[at, _PLACES] = places

@@ -7,37 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import picked_in_all
 from autosched.features.batched.autosched_1.plans.touched import Moving, Touched, touched
-from autosched.features.batched.autosched_1.plans.walk_levels import Levels, has_rule, levels_of
-from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.autosched_1.plans.walk_levels import (
+    Levels,
+    Visits,
+    has_rule,
+    levels_of,
+)
+from autosched.features.batched.forms import Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.core import Memory
 from autosched.nest.memory_walk import LINE_CYCLES, PAGE_CYCLES, RUN_CYCLES
 
 _Intp = npt.NDArray[np.intp]
-
-
-@dataclass(eq=False)
-class Visits:
-    """Loops of the code, outermost first, by (place, nest); `strides` are by (access, place, nest).
-
-    The loops of a nest are the last places: places before `first` are empty, with extent 1 and
-    strides 0.
-    """
-
-    extents: Ints
-    strides: Ints
-    first: Ints
-
-    @property
-    def count(self) -> int:
-        """The number of nests."""
-        return len(self.first)
-
-    def of(self, those: _Intp | Flags) -> Visits:
-        """Select these nests."""
-        return picked_in_all(self, those)
 
 
 @dataclass(eq=False)
@@ -53,7 +35,7 @@ def walks(visits: Visits, elements: tuple[int, ...], memory: Memory) -> Walks:
     """The memory traffic of all nests; `elements` has the bytes of an element of each access."""
     if not has_rule(memory):
         return walks_of(_levels(visits, elements, memory), memory)
-    levels = levels_of(visits.extents, visits.strides, visits.first, elements, memory)
+    levels = levels_of(visits, elements, memory)
     return walks_of(levels, memory)
 
 

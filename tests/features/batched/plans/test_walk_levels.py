@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autosched.features.batched.autosched_1.plans.walks import Visits, walks
+from autosched.features.batched.autosched_1.plans.walk_levels import Visits
+from autosched.features.batched.autosched_1.plans.walks import walks
 from autosched.nest.core import Memory
 from autosched.nest.memory_walk import walk
 from autosched.nest.visits import Visit
