@@ -345,7 +345,7 @@ class Tuner:
             if not taken:
                 break
             pairs = list(zip(batch, states, strict=True))
-            self._policy.skip((c.steps, state) for c, state in pairs if state in taken)
+            self._policy.skip((c.steps, state) for c, state in pairs)
             batch = [candidate for candidate, state in pairs if state not in taken]
         return batch
 

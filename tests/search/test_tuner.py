@@ -1,6 +1,6 @@
 """The tuning loop with a stub for measuring: records, continuing, stopping, failing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,25 @@ def test_it_continues_from_records(make: Callable[..., Tuner], task: Task, tmp_p
     assert result.records[0].search["predicted"] is not None
     every = [*earlier, *result.records]
     assert cost_of(result.best) == min(r.result.cost for r in every)
+
+
+def test_what_other_runs_measure_costs_no_candidate_twice(
+    make: Callable[..., Tuner], task: Task, tmp_path: Path
+) -> None:
+    """The rest of the batch was chosen again for the places of those that others had."""
+
+    class Busy(RecordLog):
+        """Another run always has the first of a whole batch."""
+
+        def claim(self, task: Mapping[str, Any], states: Sequence[str]) -> Any:
+            self.asked = not self.asked
+            return (set(states[:1]) if self.asked else set()), []
+
+        asked = False
+
+    for seed in range(4):
+        result = make(task, log=Busy(tmp_path / f"{seed}.jsonl"), seed=seed, trials=16).run()
+        assert len({r.search["state"] for r in result.records}) == len(result.records) == 16
 
 
 def test_recorded_loop_nests_are_not_worked_out_again(
