@@ -49,7 +49,8 @@ class RunLog(RecordLog):
         hosts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__(path, place=place, overwrite=overwrite, beside=beside, hosts=hosts)
-        self._seen = seen
+        self._start = seen
+        self._seen: dict[str, int] = {}  # by task: how far the file was read since the start
         self._file_itself = real_path(self._place)  # runs may know it by several links
         self._journal_path = self._next_name()
         self._journal = -1
@@ -211,7 +212,8 @@ class RunLog(RecordLog):
 
     def _news(self, task: str, size: int) -> Iterator[tuple[Steps, str]]:
         """(steps, state) of the task's records in the part of the file that was not read before."""
-        start, self._seen = self._seen, size
+        start = self._seen.get(task, self._start)
+        self._seen[task] = size
         if size <= start or not self._place.is_file():
             return
         with self._place.open("rb") as file:

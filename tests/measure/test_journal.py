@@ -126,6 +126,22 @@ def test_a_run_that_lives_is_left_alone_and_others_take_other_candidates(
     assert journals(tmp_path) == []
 
 
+def test_each_task_of_a_run_is_told_what_others_have_recorded_of_it(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    """Whichever claims first; a claim of one task made the others miss their records."""
+    other_json = Task.from_workload("matmul", M=4, N=4, K=4).to_json()
+    path = tmp_path / "r.jsonl"
+    first, second = RunLog(path), RunLog(path)
+    first.append([record(task_json, 1, 0.5), record(other_json, 2, 0.5)])
+    assert second.claim(task_json, ["s1", "s2"])[0] == {"s1"}
+    assert second.claim(other_json, ["s1", "s2"])[0] == {"s2"}
+    first.append([record(task_json, 3, 0.5)])
+    assert second.claim(other_json, ["s3"]) == (set(), [])
+    assert second.claim(task_json, ["s1", "s3"])[0] == {"s3"}  # each told once
+    second.close()
+
+
 def test_runs_of_one_process_number_have_journals_of_their_own(
     tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
