@@ -193,7 +193,9 @@ def note(label: str, target: Target, space: SpaceName, own: Share, total: Share)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--workloads", nargs="+", default=DEFAULT, choices=(*WORKLOADS, "all"))
     parser.add_argument("--targets", nargs="+", default=["cpu"], choices=("cpu", "cuda"))
     parser.add_argument("--space", nargs="+", default=["autosched"], choices=get_args(SpaceName))

@@ -45,7 +45,9 @@ def time_one(dag: ComputeDAG, steps: tuple[Step, ...], target: Target) -> dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     lines = list(golden_candidates("ansor_v06.jsonl.gz", target="cpu"))

@@ -55,7 +55,9 @@ def candidates(every: int) -> Iterator[tuple[str, PrimFunc]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--every", type=int, default=1, help="take every n-th candidate")
     options = parser.parse_args()
     rows: dict[str, list[tuple[int, int]]] = defaultdict(list)

@@ -100,7 +100,9 @@ def run(task: Task, seconds: Seconds, seed: int, *, knows: bool) -> tuple[list[f
 
 def main() -> None:
     """Print a line for each workload and start, and the means."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
     parser.add_argument("--seeds", type=int, default=6)

@@ -166,7 +166,9 @@ def instruction_used(log: Path, task: Task) -> str:
 
 def main() -> None:
     """Tune, measure and print a line for each operator and type."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--types", nargs="+", choices=TYPES, default=list(TYPES))
     parser.add_argument("--only", nargs="+", choices=list(OPERATORS), default=list(OPERATORS))
     parser.add_argument("--trials", type=int, default=64)

@@ -60,6 +60,15 @@ def test_links_lead_somewhere() -> None:
             assert (page.parent / link).exists(), f"{page}: {link}"
 
 
+def test_help_of_a_benchmark_keeps_the_lines_of_its_docstring() -> None:
+    """Its commands among them: argparse joins lines unless it is told not to."""
+    for path in (ROOT / "benchmarks").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(r"ArgumentParser\(\s*description=(?:__doc__|description)\)", text), (
+            path
+        )
+
+
 def test_an_attributes_first_line_may_have_a_colon() -> None:
     """Napoleon, which reads the docstrings for the site, would take what precedes it for a type."""
     napoleon: Any = pytest.importorskip("sphinx.ext.napoleon")

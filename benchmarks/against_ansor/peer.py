@@ -72,7 +72,9 @@ def each_seed(options: argparse.Namespace, worker: str, case: Callable[[Peer, in
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
     """A parser with what all comparisons take."""
-    parser = argparse.ArgumentParser(description=description)
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--peer", required=True, help="an interpreter that imports TVM's Ansor")
     parser.add_argument("--seed", type=int, default=1, help="of the first case")
     parser.add_argument("--cases", type=int, default=100, help="how many, with a seed each")
