@@ -10,11 +10,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.comments import CommentedMap, TaggedScalar
 
 from autosched.cli.config import Config, WorkloadSection
 from autosched.cli.yaml_file import parse_yaml, read_yaml
@@ -148,7 +149,9 @@ def _values(written: Written) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """ruamel's round-trip values as plain Python ones."""
+    """ruamel's round-trip values as plain Python ones; text where a tag (`!!str 17`) is unknown."""
+    if isinstance(value, TaggedScalar):
+        return str(value.value)
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -207,7 +210,7 @@ def _value_at(data: Any, location: Location) -> Any:
 
 
 def _kind(value: Any, whole: bool = False) -> str:
-    """`a list`, `text 'many'`, `0` and the like, as it stands in YAML.
+    """`a list`, `text 'many'`, `the date 2026-01-31`, `0` and the like, as it stands in YAML.
 
     Lists and mappings are shown if they are to be seen `whole`.
     """
@@ -217,6 +220,8 @@ def _kind(value: Any, whole: bool = False) -> str:
         return "a list"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "nothing"}[value]
+    if isinstance(value, date):
+        return f"the date {value}"
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return "a very large number"
     if isinstance(value, float) and not math.isfinite(value):

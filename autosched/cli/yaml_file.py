@@ -72,6 +72,8 @@ def parse_yaml(text: str, name: str, where: Callable[[int], str]) -> Any:
         mark = getattr(error, "problem_mark", None)
         place = where(mark.line + 1) if mark is not None else name
         problem = getattr(error, "problem", None) or str(error).strip().partition("\n")[0]
+        if problem.startswith("but "):  # the rest of a sentence
+            problem = f"{getattr(error, 'context', '')}, {problem}"
         raise ConfigError(f"{place}: not valid YAML: {problem:.200}") from error
     except Exception as error:  # for odd numbers, dates, tags and merges ruamel raises many kinds
         said = str(error).strip().partition("\n")[0] or "it cannot be read"

@@ -158,6 +158,15 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
         ),
         ("workload: {op: matmul, args: {M: [1]}}\n", r"an integer or a type's name, found \[1\]$"),
         ("workload: {expr: x, dtype: {A: 3}}\n", r"dtype: expected a type, or .* found {'A': 3}$"),
+        (
+            WORKLOAD + "name: 2026-01-31\n",
+            r":2: name: expected text .*, found the date 2026-01-31$",
+        ),
+        (WORKLOAD + "search: {trials: !many 64}\n", r":2: search\.trials: .*found text '64'$"),
+        (
+            WORKLOAD + "---\n" + WORKLOAD,
+            r":2: not valid YAML: expected a single document .*, but f",
+        ),
         ("workload: [\n", r"not valid YAML"),
         ("", r"found an empty file"),
         ("- 1\n", r"expected keys"),
@@ -172,6 +181,10 @@ def test_the_page_names_each_way_to_say_what_to_compute() -> None:
     text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
     *others, last = (f"`{key}`" for key in SOURCES)
     assert f"\nExactly one of {', '.join(others)} and {last}.\n" in text
+
+
+def test_text_may_be_tagged_as_text(written: Callable[..., Path]) -> None:
+    assert load_config(written(WORKLOAD + "name: !!str 17\n")).name == "17"
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
