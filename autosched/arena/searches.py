@@ -176,6 +176,7 @@ def agreed(opinions: Opinions) -> Numbers:
 
 
 # -- the searches of autosched: without opinions, candidates are drawn uniformly ------------------
+# They are shuffled before they are ordered, so that those of equal scores are in random order.
 
 
 def _random(known: Round) -> Places:
@@ -188,8 +189,8 @@ def _turns(known: Round) -> Places:
     if opinions is None:
         return drawn
     one_group = np.zeros(len(drawn), bool)
-    own = opinions[known.open], opinions[known.measured]
-    return known.open[in_turns(*own, one_group, known.rng)]
+    own = opinions[drawn], opinions[known.measured]
+    return drawn[in_turns(*own, one_group, known.rng)]
 
 
 def _greedy(known: Round, drawn_share: float = 0.0) -> Places:
@@ -197,7 +198,6 @@ def _greedy(known: Round, drawn_share: float = 0.0) -> Places:
     scores = known.scores
     if scores is None:
         return drawn
-    # The candidates are shuffled, so that those of equal scores are in random order.
     best = drawn[np.argsort(-scores[drawn], kind="stable")]
     chosen = best[: known.count - round(drawn_share * known.count)]
     return np.concatenate([chosen, drawn[~np.isin(drawn, chosen)]])

@@ -87,6 +87,20 @@ def test_a_search_that_chooses_as_greedy_does_finds_the_same() -> None:
     assert all(regret[0] == 0 for regret in own)
 
 
+def test_what_a_model_cannot_tell_apart_is_tried_in_random_order() -> None:
+    """Not in that of the file: all seeds chose the same, and no interval told of chance."""
+
+    class Same(Telling):
+        name = "same"
+
+        def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
+            return np.zeros(len(programs))
+
+    for search in ("autosched", "greedy", "epsilon-greedy"):
+        runs = contest([POOL, OTHER], [Same()], [search], Settings(10, 4, held_out="task")).runs
+        assert len({tuple(run.regret) for run in runs if run.task == "t"}) == 6, search
+
+
 def test_a_model_learns_only_for_a_search_that_asks_it() -> None:
     model = Telling()
     contest([POOL], [model], [Noting(), "random"], SMALL)
