@@ -211,7 +211,7 @@ def _labels(runs: Sequence[Run], *, alike: bool) -> list[str]:
     ]
     number = Counter(labels)
     return [
-        label if number[label] == 1 else f"{label} · {shortened(run.machine, 24, '…')}{_timed(run)}"
+        label if number[label] == 1 else f"{label} · {shortened(run.machine, 24, '…')}{run.timed}"
         for run, label in zip(runs, labels, strict=True)
     ]
 
@@ -221,10 +221,6 @@ def _file(run: Run, most: int) -> str:
     if run.file == run.source.name or len(run.file) <= most:
         return shortened(run.file, most, "…")
     return "…" + run.file[1 - most :]
-
-
-def _timed(run: Run) -> str:
-    return ", empty caches" if run.flush else ""
 
 
 def rate_text(run: Run, seconds: float) -> str:

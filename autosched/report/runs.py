@@ -86,6 +86,11 @@ class Run:
         """The name of the device, for people."""
         return "unknown machine" if self.device == UNKNOWN_CPU else self.device
 
+    @property
+    def timed(self) -> str:
+        """What the name of the device lacks to tell runs apart; empty where caches were warm."""
+        return ", empty caches" if self.flush else ""
+
     @cached_property
     def flops(self) -> float:
         """Operations of a call; 0 where they are not counted."""

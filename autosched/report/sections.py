@@ -83,7 +83,7 @@ def section(run: Run, measure: Measure | None) -> Section:
     ]
     return Section(
         run.name,
-        f"{run.machine} · {run.file}",
+        f"{run.machine}{run.timed} · {run.file}",
         figures(run, roof),
         remarks(run),
         arranged(charts),
@@ -127,7 +127,7 @@ def row(run: Run) -> Row:
     return Row(
         run.name,
         run.file,
-        run.machine,
+        run.machine + run.timed,
         "none" if best is None else time_text(best.result.cost),
         "" if best is None else rate_text(run, best.result.cost),
         len(run.trials),

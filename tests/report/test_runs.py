@@ -16,7 +16,7 @@ from autosched.measure.standing import best_of, candidate_hash
 from autosched.report.curve import curve, curves
 from autosched.report.facts import environment, remarks
 from autosched.report.runs import read_runs
-from autosched.report.sections import row
+from autosched.report.sections import row, section
 from autosched.session import this_gpu
 from autosched.task import Task
 from kit.records import write
@@ -82,6 +82,8 @@ def test_runs_of_files_of_one_name_and_of_one_file_are_told_apart(
     runs, _ = read_runs(paths, pytest.fail)
     assert [run.file for run in runs] == [str(paths[0]), str(paths[1]), str(paths[1])]
     assert [row(run).source for run in runs] == [run.file for run in runs]
+    assert [row(run).device for run in runs] == [m := runs[1].machine, m, f"{m}, empty caches"]
+    assert section(runs[2], None).subtitle == f"{m}, empty caches · {paths[1]}"
     one, two, three = (trace["name"] for trace in curves(runs).traces)
     assert one.startswith("…") and one.endswith("/before/mm.jsonl")
     machine = runs[1].machine[:23]
