@@ -46,7 +46,10 @@ class Written:
         """Set a key as the word `word` of the command line asks."""
         node = self.data
         for depth, key in enumerate(location[:-1], 1):
-            if not isinstance(node.get(key), CommentedMap):
+            inner = node.get(key)
+            if isinstance(inner, CommentedMap):
+                node[key] = inner.copy()  # an alias of it elsewhere keeps its value
+            else:
                 node[key] = CommentedMap()
                 self.words[tuple(location[:depth])] = word
             node = node[key]

@@ -183,6 +183,12 @@ def test_the_page_names_each_way_to_say_what_to_compute() -> None:
     assert f"\nExactly one of {', '.join(others)} and {last}.\n" in text
 
 
+def test_set_replaces_no_value_that_an_alias_stands_for(written: Callable[..., Path]) -> None:
+    text = WORKLOAD + "inputs: {A: &alike {uniform: [0, 1]}, B: *alike}\n"
+    inputs = load_config(written(text), ["inputs.B.uniform=[2, 3]"]).inputs
+    assert inputs == {"A": {"uniform": [0.0, 1.0]}, "B": {"uniform": [2.0, 3.0]}}
+
+
 def test_text_may_be_tagged_as_text(written: Callable[..., Path]) -> None:
     assert load_config(written(WORKLOAD + "name: !!str 17\n")).name == "17"
 
