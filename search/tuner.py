@@ -35,7 +35,7 @@ from autosched.task import Task
 from autosched.words import count
 
 INTERRUPTED = "interrupted"
-_MOST_CLAIMS = 4  # attempts to claim a batch of which other runs take a part
+_MOST_CLAIMS = 4  # attempts to fill a batch of which other runs take a part
 _ROUNDS_AHEAD = 3  # rounds whose samples are drawn at once
 _SPACE_IS_EMPTY = "the search space holds no more candidates"
 ENDING = (MeasureLostError, RecordsError)  # nothing more can be measured, or written
@@ -333,9 +333,14 @@ class Tuner:
             self._log.note(self._record_of(batch[index], result))
 
     def _next_batch(self, size: int) -> list[Candidate]:
-        """Up to `size` candidates that no other run on the same record file measures."""
+        """Up to `size` candidates that no other run on the same record file measures.
+
+        Empty only if the policy has no more.
+        """
         batch: list[Candidate] = []
-        for _ in range(_MOST_CLAIMS):
+        claims = 0
+        while claims < _MOST_CLAIMS or not batch:
+            claims += 1
             batch += self._policy.next_batch(size - len(batch), self._begin_building)
             if self._log is None or not batch:
                 break

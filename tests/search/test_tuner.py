@@ -130,6 +130,24 @@ def test_what_other_runs_measure_costs_no_candidate_twice(
         assert len({r.search["state"] for r in result.records}) == len(result.records) == 16
 
 
+def test_other_runs_that_measure_all_of_a_batch_end_no_run(
+    make: Callable[..., Tuner], task: Task, tmp_path: Path
+) -> None:
+    """Several runs of one seed propose the same: some said that the space held no more."""
+
+    class Busy(RecordLog):
+        """Other runs have all of the first batches."""
+
+        def claim(self, task: Mapping[str, Any], states: Sequence[str]) -> Any:
+            self.left -= 1
+            return (set(states) if self.left >= 0 else set()), []
+
+        left = 9
+
+    result = make(task, log=Busy(tmp_path / "r.jsonl"), trials=4, batch=2).run()
+    assert (len(result.records), result.reason) == (4, "all trials were used")
+
+
 def test_recorded_loop_nests_are_not_worked_out_again(
     make: Callable[..., Tuner], task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
