@@ -12,6 +12,7 @@ inputs:
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -246,6 +247,9 @@ def _pair(where: str, form: str, value: Any) -> tuple[Any, Any]:
         raise ConfigError(f"{where}: normal: expected a deviation of at least 0, found {second:g}")
     if form != "normal" and first > second:
         raise ConfigError(f"{where}: {form}: expected low, then high, {found(value)}")
+    if form == "uniform" and not math.isfinite(float(second) - float(first)):
+        most = np.finfo(float).max
+        raise ConfigError(f"{where}: uniform: expected a range up to {most:.2g}, {found(value)}")
     return value[0], value[1]
 
 

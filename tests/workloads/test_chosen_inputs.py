@@ -89,6 +89,7 @@ def test_both_ends_of_integers_occur() -> None:
         ("A", {"constant": 1, "uniform": [0, 1]}, "inputs: A: expected one of uniform"),
         ("A", {"uniform": [1]}, r"inputs: A: uniform: expected \[low, high\]"),
         ("A", {"uniform": [2, 1]}, "inputs: A: uniform: expected low, then high"),
+        ("A", {"uniform": [-1e308, 1e308]}, "inputs: A: uniform: expected a range up to 1.8e.308"),
         ("A", {"normal": [0, -1]}, "inputs: A: normal: expected a deviation of at least 0"),
         ("A", {"integers": [0.5, 1]}, "inputs: A: integers: expected whole numbers"),
         ("A", {"constant": "one"}, "inputs: A: constant: expected a number"),
