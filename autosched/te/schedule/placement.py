@@ -76,13 +76,10 @@ def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
     above: Stage | None = parent
     while above is not None:
         if above is stage:
-            raise refusal(
-                "compute_at",
-                stage,
-                axis,
-                f"stage {parent.name} is itself computed inside this stage",
-            )
-        above = above.attach_spec().attach_stage
+            why = f"stage {parent.name} is itself computed inside this stage"
+            raise refusal("compute_at", stage, axis, why)
+        grouped = above.attach_type is AttachType.GROUP_ROOT
+        above = above.group if grouped else above.attach_stage
     if stage.group is not None:
         group = parent.group
         while group is not None and group is not stage.group:

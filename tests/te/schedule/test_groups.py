@@ -74,6 +74,18 @@ def test_members_cannot_leave_their_group(chain: tuple[Any, ...]) -> None:
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
 
 
+def test_groups_are_not_computed_inside_themselves(chain: tuple[Any, ...]) -> None:
+    s, A, B, C, D, _E = chain
+    s.create_group(outputs=D, inputs=A)
+    group = s.create_group(outputs=C, inputs=A)
+    s.create_group(outputs=B, inputs=A).compute_at(s[C], s[C].leaf_iter_vars[0])
+    for stage in (s[B], s[C]):
+        why = f"compute_at: stage group.*stage {stage.name} is itself computed inside"
+        with pytest.raises(ScheduleError, match=why):
+            group.compute_at(stage, stage.leaf_iter_vars[0])
+    group.compute_at(s[D], s[D].leaf_iter_vars[0])
+
+
 def test_an_operation_is_no_tensor(chain: tuple[Any, ...]) -> None:
     s, A, _B, C, _D, _E = chain
     for outputs, inputs in ((C.op, A), (C, A.op), ([C, C.op], A)):
