@@ -5,6 +5,7 @@ The examples show `B[i, j] = A[i, j] * 2` over 16 x 16.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from numbers import Integral
 from typing import TYPE_CHECKING
@@ -158,7 +159,7 @@ _OF_TVM = {
     "parallel_barrier_when_finish": "s[C].parallel(axis) always waits at its end",
     "parallel_launch_point": "s[C].parallel(axis) starts the threads itself",
     "parallel_stride_pattern": "split the axis and use s[C].parallel(outer)",
-    "tensor_core": "use s[C].tensorize(axis, te.tensor_instruction(name))",
+    "tensor_core": 'use s.matrix_tiles(C, te.MatrixTile(...), "mma.m16n8k16.f16")',
 }
 """The pragmas of TVM that have no meaning here, and what to write instead."""
 
@@ -186,7 +187,10 @@ def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
     """
     _check_loop("tensorize", stage, iv)
     if not isinstance(intrin, TensorIntrin):
-        raise refusal("tensorize", stage, iv, f"expected a tensor intrinsic, found {intrin!r}")
+        several = isinstance(intrin, Mapping)  # te.tensor_instruction
+        remedy = f"; choose one by name: {', '.join(map(str, intrin))}" if several else ""
+        why = f"expected a tensor intrinsic, {found(intrin)}{remedy}"
+        raise refusal("tensorize", stage, iv, why)
     attr = _changed(stage, iv)
     attr.iter_kind = IterKind.TENSORIZED
     attr.tensor_intrin = intrin

@@ -152,6 +152,10 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         r"pragma: stage C: key: expected a name, found 3 \(int\)",
     ),
     "tensorize": (lambda s, i, k: s.tensorize(i, "mma"), r"expected a tensor intrinsic"),
+    "tensorize: an instruction": (
+        lambda s, i, k: s.tensorize(i, te.tensor_instruction("vpdpbusd.ymm")),
+        r"a tensor intrinsic, found .{,75}; choose one by name: compute, pack_b$",
+    ),
 }
 
 
