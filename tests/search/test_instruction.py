@@ -394,6 +394,15 @@ def test_what_it_is_not_for() -> None:
         s.use_instruction(odd[-1].op.inputs[0], "vpdpbusd.zmm", (4, 4))
 
 
+@pytest.mark.parametrize("tile", [(0, 2), (-1, 2), (6, 2.5), (6,), 6, "62"])
+def test_tiles_of_no_calls_are_refused(tile: Any) -> None:
+    """(-1, 2) was taken and made a tensor of a negative size."""
+    tensors = product(TYPES["vpdpbusd.zmm"], 64, 64, 64)
+    s = te.create_schedule(tensors[-1].op)
+    with pytest.raises(ScheduleError, match=r"use_instruction: stage C: tile: expected two whole"):
+        s.use_instruction(tensors[-1].op.inputs[0], "vpdpbusd.zmm", tile)
+
+
 def test_what_data_choose_is_not_packed_for_a_few_products() -> None:
     """All experts would be packed, and all rows of a table."""
     types, signed = TYPES["vpdpbusd.zmm"], TYPES["vpdpbusd.zmm.s8"]

@@ -15,6 +15,7 @@ from autosched.te.lowering.store_predicates import check_store_predicates
 from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
+from autosched.te.schedule.schedule import Schedule
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, ProducerLoad, Range, Var
@@ -30,7 +31,6 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import free_vars, map_children, map_expr_children
 
 if TYPE_CHECKING:
-    from autosched.te.schedule.schedule import Schedule
     from autosched.te.schedule.stage import Stage
 
 
@@ -45,6 +45,7 @@ def schedule_to_prim_func(
     is not an argument, an argument is no tensor of the schedule, is inlined or has storage of its
     own (storage_align), or an operation reads at a variable that nothing gives a value.
     """
+    _check_kinds(sch, args, name)
     args = [_declared(sch, arg, name) for arg in args]
     _check_variables(sch, args, name)
     for op in sch.outputs:
@@ -70,6 +71,15 @@ def schedule_to_prim_func(
     body = schedule_ops(normalized, infer_bound(normalized))
     check_store_predicates(body, normalized, _known(args))
     return to_prim_func(body, args, name)
+
+
+def _check_kinds(sch: object, args: object, name: str) -> None:
+    for expected, ok, given in (
+        ("a schedule, e.g. te.create_schedule(C.op)", isinstance(sch, Schedule), sch),
+        ("a list of arguments, e.g. [A, B, C]", isinstance(args, Sequence), args),
+    ):
+        if not ok:
+            raise ScheduleError(f"to_prim_func {name}: expected {expected}, {found(given)}")
 
 
 def _declared(sch: Schedule, arg: object, name: str) -> Tensor | Var:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 
+from autosched.arguments import found
 from autosched.te.bounds.infer_bound import WHOLE_TILES
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.warpgroup import is_of_warpgroup
@@ -47,6 +49,9 @@ class MatrixTile:
 
     def problem(self, it: Instruction) -> str:
         """Why the sizes do not fit each other or the instruction; empty if they do."""
+        for name in ("block_m", "block_n", "block_k", "warp_m", "warp_n", "stages"):
+            if not isinstance(size := getattr(self, name), Integral):
+                return f"{name} must be a whole number, {found(size)}"
         return self._problem_of_warpgroup(it) if is_of_warpgroup(it) else self._problem(it)
 
     def _problem_of_warpgroup(self, it: Instruction) -> str:

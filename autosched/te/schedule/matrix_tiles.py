@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from autosched.arguments import found
 from autosched.te.intrin.registry import instruction
 from autosched.te.intrin.warpgroup import is_of_warpgroup
 from autosched.te.operations.operation import ComputeOp, Operation
@@ -56,7 +57,8 @@ def matrix_tiles(
     view = matrix_view(stage.op, it)
     if isinstance(view, str):
         raise refusal("matrix_tiles", stage, None, f"{view}; {it.name} multiplies matrices")
-    problem = tile.problem(it)
+    expected = isinstance(tile, MatrixTile)
+    problem = tile.problem(it) if expected else f"tile: expected a te.MatrixTile, {found(tile)}"
     if problem:
         raise refusal("matrix_tiles", stage, None, problem)
     for each in (stage, last):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING
 
+from autosched.arguments import found
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.registry import instruction, statements
@@ -73,6 +76,9 @@ def use_instruction(
             None,
             "expected a te.compute whose loops have not been changed",
         )
+    if not _is_tile(tile):
+        why = f"tile: expected two whole numbers of calls, (down, across), {found(tile)}"
+        raise refusal("use_instruction", stage, None, why)
     product = as_product(op, it)
     problem = _problem(product, it, tile[0], pack_a, over)
     if product is None or problem:
@@ -92,6 +98,12 @@ def use_instruction(
     schedule.replace_ops({op: copy})
     stage.reset_loops(copy)
     return [made.output(0) for made in new]
+
+
+def _is_tile(tile: object) -> bool:
+    if not isinstance(tile, Sequence) or len(tile) != 2:
+        return False
+    return all(isinstance(n, Integral) and int(n) > 0 for n in tile)
 
 
 def _problem(product: Product | None, it: Instruction, rows: int, pack_a: bool, over: bool) -> str:

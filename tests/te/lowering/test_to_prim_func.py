@@ -61,6 +61,11 @@ def test_what_the_schedule_does_not_compute_is_refused() -> None:
     for wrong in mistaken:
         with pytest.raises(ScheduleError, match="expected tensors and variables as arguments, fou"):
             schedule_to_prim_func(s, [A, wrong])
+    swapped: Any = [A, C]
+    with pytest.raises(ScheduleError, match=r"expected a schedule, e\.g\. .*, found \[Tensor"):
+        schedule_to_prim_func(swapped, s)  # type: ignore[arg-type]  # that is the mistake
+    with pytest.raises(ScheduleError, match=r"expected a list of arguments, .*found Tensor\(C"):
+        schedule_to_prim_func(s, C)  # type: ignore[arg-type]  # that is the mistake
     unread = te.placeholder((3,), name="X")
     assert len(schedule_to_prim_func(s, [A, unread, C]).params) == 3
 

@@ -302,6 +302,16 @@ REFUSED: dict[str, tuple[MatrixTile, str, str]] = {
     "a warp beyond its block": (replace(SMALL, warp_m=64), F16, "warp_m must be a multiple of 16"),
     "half a step": (replace(SMALL, block_k=24), F16, "block_k must be a multiple of 16"),
     "too many warps": (MatrixTile(256, 256, 16, 16, 16), F16, "at most 32 warps, found 256"),
+    "a size as text": (
+        replace(SMALL, block_n="64"),  # type: ignore[arg-type]  # that is the mistake
+        F16,
+        r"block_n must be a whole number, found '64' \(str\)",
+    ),
+    "no tile": (
+        (64, 64),  # type: ignore[dict-item]  # that is the mistake
+        F16,
+        r"expected a te\.MatrixTile, found \(64, 64\) \(tuple\)",
+    ),
     "no stage": (replace(SMALL, stages=0), F16, "stages must be 1 to 8"),
     "part of a warpgroup": (
         replace(GROUP, block_m=96),
