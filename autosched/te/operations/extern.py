@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from autosched.arguments import found
 from autosched.te.operations.compute import as_shape
 from autosched.te.operations.operation import ExternOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import as_stmt
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType, TypeLike
+from autosched.tir.expr import Call, Expr
+from autosched.tir.stmt import Stmt
 
 
 def extern(
-    shape: Sequence[Any],
+    shape: Sequence[Any] | Expr | int,
     inputs: Tensor | Sequence[Tensor],
     fcompute: Callable[[list[Buffer], list[Buffer]], Any],
     name: str = "extern",
@@ -35,8 +38,9 @@ def extern(
         C = te.extern((n,), [A], call)
     """
     inputs = [inputs] if isinstance(inputs, Tensor) else inputs
-    several = bool(shape) and isinstance(shape[0], Sequence)
-    shapes = [as_shape(s) for s in (shape if several else [shape])]
+    sizes = shape if isinstance(shape, Sequence) else [shape]
+    several = any(isinstance(size, Sequence) for size in sizes)
+    shapes = [as_shape(s) for s in (sizes if several else [sizes])]
     if dtype is None:
         types = {t.dtype for t in inputs}
         if len(types) != 1:
@@ -55,8 +59,9 @@ def extern(
     if len(ins) != len(inputs) or len(outs) != len(shapes):
         raise ValueError(f"te.extern {name}: one buffer is needed for every input and output")
     made = fcompute(ins, outs)
-    if made is None:
-        raise ValueError(f"te.extern {name}: the function returned no statement and no call")
+    if not isinstance(made, Stmt | Call):
+        why = f"the function returned no statement and no call, {found(made)}"
+        raise ValueError(f"te.extern {name}: {why}")
     body = as_stmt(made)
     op = ExternOp(name, inputs, ins, outs, body, tag, attrs)
     return list(op.outputs) if several else op.output(0)

@@ -58,3 +58,6 @@ def test_forms_of_arguments() -> None:
     assert B.op.inputs == (A,) and B.dtype == "float16"
     with pytest.raises(ValueError, match=r"te\.extern E: the function returned no statement"):
         te.extern((4,), [A], lambda ins, outs: None, name="E")
+    with pytest.raises(ValueError, match=r"no statement and no call, found 5 \(int\)"):
+        te.extern((4,), [A], lambda ins, outs: 5)
+    assert te.extern(4, [A], _call).shape == B.shape  # as in te.placeholder
