@@ -12,7 +12,7 @@ from autosched import arguments
 from autosched.codegen.llvm import compile_object, emit_llvm
 from autosched.codegen.llvm_compile import Level
 from autosched.codegen.llvm_tiles import NO_TILES
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.runtime.arguments import as_array, check
 from autosched.runtime.array_checks import view_of
 from autosched.runtime.artifact import CpuArtifact, ParamSpec, artifact_of
@@ -58,6 +58,8 @@ _TIME = ctypes.CFUNCTYPE(
 _ONE = ctypes.c_int32(1)  # the number of threads that a kernel without parallel loops needs
 
 _externs: dict[str, Any] = {}
+_POINTERS: tuple[type[Any], ...] = (ctypes.CFUNCTYPE(None).__bases__[0], ctypes.c_void_p)
+"""The types of what ctypes knows the address of."""
 
 
 def build_artifact(func: PrimFunc, target: Target, level: Level = "auto") -> CpuArtifact:
@@ -71,8 +73,13 @@ def register_extern(name: str, function: Any) -> None:
 
     `function` is a ctypes function pointer, e.g. `ctypes.CFUNCTYPE(c_float, c_float)(f)` for a
     Python function f. It must be registered before a kernel that calls it is loaded, which keeps
-    calling this one if another is registered later.
+    calling this one if another is registered later. Raises ConfigError for what has no address.
     """
+    if not isinstance(function, _POINTERS) or not ctypes.cast(function, ctypes.c_void_p).value:
+        raise ConfigError(
+            f"register_extern {name}: expected a function of ctypes, e.g. ctypes.CFUNCTYPE("
+            f"ctypes.c_float, ctypes.c_float)(f) for f of Python, {arguments.found(function)}"
+        )
     _externs[name] = function
 
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.runtime import cpu
 from autosched.runtime.arguments import check
 from autosched.runtime.cpu import CpuKernel, build_artifact, load, register_extern
@@ -198,6 +198,14 @@ def test_a_kernel_keeps_the_function_that_it_was_loaded_with() -> None:
     gc.collect()
     others = [kind(lambda: 3) for _ in range(50)]
     assert (old()[0], load(artifact)()[0], len(others)) == (1, 2, 50)
+
+
+@pytest.mark.parametrize("given", [lambda: 1, None, "sin", 3.5])
+def test_what_has_no_address_is_not_registered(given: object) -> None:
+    """From then on no kernel of the process could be loaded, whatever it called."""
+    with pytest.raises(ConfigError, match=r"register_extern f: expected a function of ctypes"):
+        register_extern("f", given)
+    load(add_artifact(threads=1))
 
 
 def test_the_interpreter_is_free_while_a_kernel_runs() -> None:
