@@ -19,6 +19,7 @@ from autosched.te.operations.extern import extern
 from autosched.te.operations.intrinsics import (
     acos,
     acosh,
+    address_of,
     asin,
     asinh,
     atan,
@@ -128,6 +129,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "address_of",
     "all",
     "any",
     "asin",

@@ -77,7 +77,9 @@ class Buffer:
             and (self.strides != () or self.shape[1:] == other.shape[1:])
         )
 
-    in_expressions: ClassVar[str] = "buffer.data is its pointer, buffer[i] an element"
+    in_expressions: ClassVar[str] = (
+        "buffer[i] is an element, te.address_of(buffer[i]) its address, buffer.data its pointer"
+    )
     __iter__: ClassVar[None] = None
 
     def __getitem__(

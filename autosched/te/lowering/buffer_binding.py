@@ -7,7 +7,7 @@ strides are replaced by those of the storage (Ansor keeps both until the storage
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from autosched.arith import Analyzer
@@ -18,7 +18,7 @@ from autosched.tir.dtype import handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Range, Var
 from autosched.tir.op import add, cast, const, eq, floormod, mul, sub
 from autosched.tir.stmt import AttrStmt, BufferStore, Stmt
-from autosched.tir.walk import map_children, map_expr_children, unique_exprs
+from autosched.tir.walk import free_vars, map_children, map_expr_children, unique_exprs
 
 
 def whole(tensor: Tensor) -> tuple[Range, ...]:
@@ -106,8 +106,13 @@ def bind_buffers(stmt: Stmt, bindings: Sequence[Binding], where: str) -> Stmt:
     table = {b.declared: b for b in bindings}
     values: dict[Var, Expr] = {}
     used = {e for e in unique_exprs(stmt) if isinstance(e, Var)}
+    addressed = set(_addressed(stmt))
     for binding in bindings:
-        _bind(binding, values, where, by_pointer=binding.declared.data in used)
+        by_pointer = binding.declared.data in used
+        _bind(binding, values, where, by_pointer)
+        _check_offset_used(binding, used, where)
+        if (by_pointer or binding.declared in addressed) and not binding.declared.strides:
+            _check_compact(binding, where)
 
     def expr(e: Expr) -> Expr:
         if isinstance(e, Var):
@@ -175,8 +180,30 @@ def _bind(binding: Binding, values: dict[Var, Expr], where: str, by_pointer: boo
             )
     elif by_pointer:
         match("element offset", IntImm(0), analyzer.simplify(binding.offset()))
-    if by_pointer and not declared.strides:
-        _check_compact(binding, strides, where)
+
+
+def _addressed(stmt: Stmt) -> Iterator[Buffer]:
+    """The buffers of whose elements the statement takes the address."""
+    for e in unique_exprs(stmt):
+        match e:
+            case Call(op="address_of", args=(BufferLoad() as load,)):
+                yield load.buffer
+
+
+def _check_offset_used(binding: Binding, used: Container[Expr], where: str) -> None:
+    """ScheduleError where a pointer is used as if a symbolic element offset were 0."""
+    declared = binding.declared
+    variables = free_vars(declared.elem_offset) if declared.elem_offset is not None else ()
+    if declared.data not in used or not variables or any(v in used for v in variables):
+        return
+    offset = Analyzer().simplify(binding.offset())
+    if not Analyzer().can_prove_equal(offset, const(0, offset.dtype)):
+        first = ", ".join("0" for _ in declared.shape)
+        raise ScheduleError(
+            f"{where}: the pointer {declared.name}.data is that of all of "
+            f"{binding.storage.buffer.name}, whose region begins at element {offset!r}; give the "
+            f"address te.address_of({declared.name}[{first}]), or {declared.name}.elem_offset too"
+        )
 
 
 def _check_storage(binding: Binding, where: str) -> None:
@@ -201,9 +228,10 @@ def _check_storage(binding: Binding, where: str) -> None:
         )
 
 
-def _check_compact(binding: Binding, strides: Sequence[Expr], where: str) -> None:
+def _check_compact(binding: Binding, where: str) -> None:
     step: Expr = IntImm(1)
     tail = binding.region[binding.skipped :]
+    strides = binding.storage.strides[binding.skipped :]
     for r, stride in reversed(list(zip(tail, strides, strict=True))):
         single = isinstance(r.extent, IntImm) and r.extent.value == 1
         if not single and not Analyzer().can_prove_equal(step, stride):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autosched.arguments import found
 from autosched.tir import op
-from autosched.tir.dtype import DType, bool_, int32
-from autosched.tir.expr import Call, Expr, StringImm
+from autosched.tir.dtype import DType, bool_, handle, int32
+from autosched.tir.expr import BufferLoad, Call, Expr, StringImm
 from autosched.tir.op import Operand
 
 Unary = Callable[[Operand], Expr]
@@ -92,6 +93,20 @@ def _is_type(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def address_of(element: Expr) -> Expr:
+    """The address of an element of a buffer, for functions that take pointers.
+
+        te.call_extern("f", te.address_of(ins[0][0]), te.address_of(outs[0][0]))
+
+    Raises TypeError for what is no element of a buffer.
+    """
+    if not isinstance(element, BufferLoad):
+        raise TypeError(
+            f"te.address_of: expected an element of a buffer, e.g. ins[0][0], {found(element)}"
+        )
+    return Call(handle, "address_of", (element,))
 
 
 def call_extern(name: str, *args: Operand, dtype: str = "int32") -> Expr:

@@ -183,7 +183,8 @@ def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
                 B[i, j] = A[i, j] * 2.0
     after s[B].tensorize(j, twice):
         for i in range(16):
-            call_extern("twice", B, A, dtype=int32)
+            call_extern("twice", address_of(B[i, 0], dtype=handle),
+                    address_of(A[i, 0], dtype=handle), dtype=int32)
     """
     _check_loop("tensorize", stage, iv)
     if not isinstance(intrin, TensorIntrin):

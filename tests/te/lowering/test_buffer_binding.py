@@ -73,6 +73,11 @@ def test_offset_and_strides_become_numbers() -> None:
             ((0, 1), (4, 4)),
             "multiple of 8",
         ),
+        (
+            declared((1, 8), elem_offset=Var("o")),
+            ((2, 1), (0, 8)),
+            r"d\.data is that of all of whole, .* at element 16; give .*address_of\(d\[0, 0\]\)",
+        ),
     ],
 )
 def test_refusals(
@@ -83,6 +88,22 @@ def test_refusals(
     stmt = Evaluate(te.call_extern("f", part.data))
     with pytest.raises(ScheduleError, match=f"here: .*{message}"):
         bind_buffers(stmt, [Binding(part, storage, ranges(*region))], "here")
+
+
+def test_an_address_is_that_of_the_region_which_must_be_compact() -> None:
+    """Functions were given the pointer of a whole tensor, or rows apart, without a word."""
+    whole = decl_buffer((4, 8), name="whole")
+    storage = storage_of(whole, ranges((0, 4), (0, 8)))
+    part = declared((2, 4), elem_offset=Var("o"))
+    stmt = Evaluate(te.call_extern("f", te.address_of(part[0, 0])))
+    with pytest.raises(ScheduleError, match=r"declared compact, .*strides 8, 1; declare it with"):
+        bind_buffers(stmt, [Binding(part, storage, ranges((2, 2), (0, 4)))], "here")
+    part = declared((2, 4), elem_offset=Var("o"), strides=(Var("s"), IntImm(1)))
+    stmt = Evaluate(te.call_extern("f", te.address_of(part[0, 0])))
+    bound = bind_buffers(stmt, [Binding(part, storage, ranges((2, 2), (0, 4)))], "here")
+    assert "address_of(whole[2, 0]" in repr(bound)
+    with pytest.raises(TypeError, match=r"te\.address_of: expected an element .*found Buffer"):
+        te.address_of(part)  # type: ignore[arg-type]  # that is the mistake
 
 
 def test_extern_between_two_stages() -> None:

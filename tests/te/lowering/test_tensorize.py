@@ -12,8 +12,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir.buffer import Buffer
-from autosched.tir.dtype import handle
-from autosched.tir.expr import Call, Expr, IterVar, Reduce, Var
+from autosched.tir.expr import Expr, IterVar, Reduce, Var
 from kit.te import compute_of
 
 
@@ -26,7 +25,7 @@ def matmul(m: int = 32, n: int = 32, l: int = 32) -> tuple[Tensor, Tensor, Tenso
 
 
 def first(buffer: Buffer) -> Expr:
-    return Call(handle, "address_of", (buffer[0, 0],))
+    return te.address_of(buffer[0, 0])
 
 
 def gemm(m: int = 8, n: int = 4, l: int = 16, parts: int = 3, swap: bool = False) -> TensorIntrin:
@@ -50,7 +49,11 @@ def gemm(m: int = 8, n: int = 4, l: int = 16, parts: int = 3, swap: bool = False
         )
         return (all_[0], None, all_[2]) if parts == 2 else all_[:parts]
 
-    return te.decl_tensor_intrin(c.op, calls, name="gemm")
+    strided = {
+        t: te.decl_buffer(t.shape, strides=[te.var("s"), 1], elem_offset=te.var("o"))
+        for t in (a, b, c)
+    }
+    return te.decl_tensor_intrin(c.op, calls, name="gemm", binds=strided)
 
 
 def tiled(s: Schedule, C: Tensor, m: int = 8, n: int = 4, l: int = 16) -> IterVar:
@@ -159,7 +162,7 @@ def test_operands_may_be_exchanged(dtype: str, order: int) -> None:
     _, c = program(ORDERS[0], "q")
 
     def call(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Expr:
-        at = [Call(handle, "address_of", (b[0],)) for b in (*ins, *outs)]
+        at = [te.address_of(b[0]) for b in (*ins, *outs)]
         return te.call_extern("f", *at)
 
     s = te.create_schedule(C.op)
@@ -187,7 +190,7 @@ def test_sums_of_integers_may_be_regrouped_those_of_floats_not() -> None:
         s = te.create_schedule(C.op)
 
         def call(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Expr:
-            at = [Call(handle, "address_of", (b[0],)) for b in (*ins, *outs)]
+            at = [te.address_of(b[0]) for b in (*ins, *outs)]
             return te.call_extern("f", *at)
 
         s[C].tensorize(compute_of(C).axis[0], te.decl_tensor_intrin(c.op, call, name="sum"))

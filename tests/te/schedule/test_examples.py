@@ -67,7 +67,7 @@ def intrinsic() -> TensorIntrin:
     b = te.compute((16,), lambda i: a[i] * 2.0, name="b")
 
     def call(inputs: Sequence[Buffer], outputs: Sequence[Buffer]) -> Expr:
-        return te.call_extern("twice", outputs[0].data, inputs[0].data)
+        return te.call_extern("twice", te.address_of(outputs[0][0]), te.address_of(inputs[0][0]))
 
     return te.decl_tensor_intrin(b.op, call, name="twice")
 
