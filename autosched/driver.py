@@ -197,7 +197,25 @@ def build_cuda(
 
     Raises ScheduleError, CompileError, or ConfigError when NVRTC is missing.
     """
-    artifact = cuda_source(dag, steps, target, name)
+    return _compiled(cuda_source(dag, steps, target, name), target, cubins)
+
+
+def build_cuda_func(func: PrimFunc, target: Target) -> CudaArtifact:
+    """`build_cuda` of lowered TIR, such as `lower(s, [A, B], target)` of a schedule by hand.
+
+    `load_cuda` of `autosched.runtime.cuda_kernel` makes a kernel of it that takes arrays.
+    """
+    from autosched.runtime.cuda_artifact import cuda_artifact
+
+    if _checked(target).kind != "cuda":
+        raise CompileError(f"build_cuda_func makes kernels for GPUs, the target is {target}")
+    module = lower_to_kernels(instance("func", func, PrimFunc))
+    return _compiled(cuda_artifact(module, func.name), target)
+
+
+def _compiled(
+    artifact: CudaArtifact, target: Target, cubins: CubinCache | None = None
+) -> CudaArtifact:
     for kernel in artifact.kernels:
         shared = kernel.static_shared + kernel.dynamic_shared
         if shared > target.opt_in_shared_memory:
@@ -283,7 +301,8 @@ def build_func(func: PrimFunc, target: Target) -> CpuArtifact:
 
     if _checked(target).kind != "cpu":
         raise CompileError(
-            f"build makes code for the CPU, the target is {target}; build_cuda makes kernels for it"
+            f"build makes code for the CPU, the target is {target}; for a GPU write "
+            "build_cuda_func(lower(s, [A, B], target), target)"
         )
     return build_artifact(instance("func", func, PrimFunc), target)
 

@@ -9,6 +9,7 @@ from autosched.driver import (
     apply_steps,
     build,
     build_cuda,
+    build_cuda_func,
     build_func,
     build_host,
     lower,
@@ -60,8 +61,26 @@ def test_apply_steps_stores_inputs_as_the_option_says(
 
 def test_only_a_cpu_has_a_code_generator(dag: ComputeDAG) -> None:
     func = lower_steps(dag, (), cpu_target())
-    with pytest.raises(CompileError, match=r"the target is cuda \(sm_80\); build_cuda"):
+    with pytest.raises(
+        CompileError, match=r"the target is cuda \(sm_80\); for a GPU write build_cuda_func"
+    ):
         build_func(func, cuda_target())
+
+
+def test_a_schedule_by_hand_becomes_kernels_for_a_gpu() -> None:
+    A = te.placeholder((100,), name="A")
+    B = te.compute((100,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    block, thread = s[B].split(B.op.axis[0], factor=32)
+    s[B].bind(block, te.thread_axis("blockIdx.x"))
+    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    target = cuda_target("sm_80")
+    artifact = build_cuda_func(lower(s, [A, B], target, "plus"), target)
+    (kernel,) = artifact.kernels
+    assert (kernel.grid, kernel.block) == ((4, 1, 1), (32, 1, 1))
+    assert artifact.cubins and [p.name for p in artifact.params] == ["A", "B"]
+    with pytest.raises(CompileError, match=r"makes kernels for GPUs, the target is cpu"):
+        build_cuda_func(lower(s, [A, B], target), cpu_target())
 
 
 def test_what_is_no_function_is_not_compiled() -> None:
@@ -79,6 +98,7 @@ def test_a_name_is_no_target(dag: ComputeDAG, target: Any) -> None:
         lambda: build_func(lower_steps(dag, (), cpu_target()), target),
         lambda: build_host(lower_steps(dag, (), cpu_target()), target),
         lambda: build_cuda(dag, (), target),
+        lambda: build_cuda_func(lower_steps(dag, (), cpu_target()), target),
     ):
         with pytest.raises(ConfigError, match=r"target: expected a Target, e\.g\."):
             way()
