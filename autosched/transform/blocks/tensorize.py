@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from autosched.arguments import instance
 from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
@@ -61,6 +62,10 @@ class TensorIntrin:
     description: PrimFunc
     implementation: PrimFunc
 
+    def __post_init__(self) -> None:
+        instance("description", self.description, PrimFunc, "parse_func(text)")
+        instance("implementation", self.implementation, PrimFunc, "parse_func(text)")
+
 
 def tensorize(func: PrimFunc, block: str, intrin: TensorIntrin) -> PrimFunc:
     """Replace the loops directly around the block named `block` by the intrinsic.
@@ -69,7 +74,10 @@ def tensorize(func: PrimFunc, block: str, intrin: TensorIntrin) -> PrimFunc:
     tile starts. If the description has no initialisation, that of the block is kept; if it has one,
     a tile must contain whole reductions. Raises ScheduleError if there is no block of this name or
     more than one, and if extents, indices or statements differ from those of the description.
+    ConfigError for arguments of other kinds, such as an intrinsic of te.decl_tensor_intrin.
     """
+    instance("func", func, PrimFunc, "parse_func(text)")
+    instance("intrin", intrin, TensorIntrin, f"{__name__}.TensorIntrin(description, ...)")
     realize = _only_block(func, block)
     pattern_loops, pattern = _description(intrin)
     found: list[For] = []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from autosched.errors import ScheduleError
+from autosched import te
+from autosched.errors import ConfigError, ScheduleError
 from autosched.tir import interp
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
@@ -177,6 +180,18 @@ def test_the_block_must_be_one() -> None:
         ),
     )
     refused(parse_func(MATMUL), other, "B is in global memory, B of the implementation in shared")
+
+
+def test_an_intrinsic_of_te_is_another_kind() -> None:
+    of_te: Any = te.tensor_instruction("vpdpbusd.ymm")["compute"]
+    with pytest.raises(ConfigError, match=r"intrin: expected .*blocks\.tensorize\.TensorIntrin\("):
+        tensorize(parse_func(MATMUL), "C", of_te)
+    text: Any = MATMUL
+    with pytest.raises(ConfigError, match=r"func: expected a PrimFunc, e\.g\. parse_func\(text\)"):
+        tensorize(text, "C", intrin())
+    text = DESCRIPTION
+    with pytest.raises(ConfigError, match=r"description: expected a PrimFunc, e\.g\. parse_func"):
+        TensorIntrin(text, intrin().implementation)
 
 
 COPIES = """
