@@ -33,10 +33,19 @@ def attach_path(stage: Stage, scans: Scans | None = None) -> list[IterVar]:
     the scan is, inside the scan's environment threads, wherever it is attached.
 
     Raises ScheduleError when the stage, or one around it, is attached at a loop that no longer
-    exists.
+    exists, or inside itself.
     """
     path: list[IterVar] = []
+    first = stage
+    seen: set[Stage] = set()
     while True:
+        if stage in seen:
+            raise ScheduleError(
+                f"infer_bound: stage {first.op.name} is inside of {stage.op.name}, which is "
+                f"inside of itself (first steps are computed where their scan is); attach "
+                f"{stage.op.name} to another stage"
+            )
+        seen.add(stage)
         scan = None if scans is None else scans.get(stage.op)
         if scan is not None:
             path += reversed(scan.env_thread_axes)
