@@ -25,6 +25,7 @@ from autosched.errors import ConfigError
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr
 from autosched.transform.framework.function_target import DEVICE_TYPES
+from autosched.user_file import watched
 
 Lowering = Callable[..., Expr]
 
@@ -91,7 +92,8 @@ def name_of(dtype: DType) -> str:
 def lowered(kind: str, operation: str, dtype: DType, *args: Any) -> Expr:
     """Apply the lowering of `operation` for targets of `kind` to `args`.
 
-    Raises ConfigError if there is none, and if its result has another type than `dtype`.
+    Raises ConfigError if there is none, if it fails, and if its result has another type than
+    `dtype`.
     """
     found = _lowerings.get(f"lower.{kind}.{operation}")
     if found is None:
@@ -99,7 +101,8 @@ def lowered(kind: str, operation: str, dtype: DType, *args: Any) -> Expr:
             f"LowerCustomDatatypes: there is no lowering of {operation} for the target {kind}; "
             f"say what it becomes with register_lowering({operation!r}, function)"
         )
-    result = found(dtype, *args)
+    with watched(f"LowerCustomDatatypes: the lowering of {operation} for the target {kind}"):
+        result = found(dtype, *args)
     if not isinstance(result, Expr) or result.dtype is not dtype:
         what = result.dtype if isinstance(result, Expr) else type(result).__name__
         raise ConfigError(

@@ -119,6 +119,16 @@ def test_a_lowering_of_another_type_is_refused() -> None:
         body("P[i] = P[i] * P[0]")
 
 
+def test_a_lowering_that_fails_is_named_with_its_line() -> None:
+    register_lowering("Mul.q", lambda dtype, a, b: a // 0)
+    failed = r"the lowering of Mul\.q for the target cpu failed at .*datatypes\.py:\d+: ZeroDivis"
+    with pytest.raises(ConfigError, match=failed):
+        body("P[i] = P[i] * P[0]")
+    register_lowering("Mul.q", lambda a, b: a)
+    with pytest.raises(ConfigError, match=r"lowering of Mul\.q .* failed at the call: TypeError"):
+        body("P[i] = P[i] * P[0]")
+
+
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
