@@ -9,6 +9,7 @@ from autosched.state import queries
 from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import CONST_TENSOR_ATTR
+from autosched.te.schedule.use_instruction import instruction_of
 
 MOST_READS = 64
 """The most reads that inlining a stage may cause. In a chain of stencils, each inlined into the
@@ -35,7 +36,14 @@ def always_inlinable(context: Context, state: State, stage_id: int) -> bool:
         and not queries.has_reduce_iter(state, stage_id)
         and (context.is_gpu or queries.is_strictly_inlineable(state, stage_id))
         and _reads_if_inlined(state, stage_id) <= most
+        and not _read_by_instruction(state, stage_id)
     )
+
+
+def _read_by_instruction(state: State, stage_id: int) -> bool:
+    """Whether a tensor instruction reads the stage: it reads memory."""
+    readers = queries.consumers(state, stage_id)
+    return any(instruction_of(state.stages[k].op) is not None for k in readers)
 
 
 def _reads_if_inlined(state: State, stage_id: int) -> int:

@@ -79,6 +79,24 @@ def product(
     return [left, right, bias, out]
 
 
+def of_computed_weights(
+    types: tuple[str, str, str], m: int, n: int, k: int, *, turned: bool = False
+) -> list[Tensor]:
+    """The product of A and weights that a stage of their own computes."""
+    a, b, c = types
+    shape = (n, k) if turned else (k, n)
+    left, given = te.placeholder((m, k), a, "A"), te.placeholder(shape, "float32", "W")
+    right = te.compute(shape, lambda i, j: (given[i, j] + 1.0).astype(b), "B")
+    r = te.reduce_axis((0, k), "r")
+
+    def element(i: Expr, j: Expr) -> Expr:
+        weight = right[j, r] if turned else right[r, j]
+        total: Expr = te.sum(left[i, r].astype(c) * weight.astype(c), axis=r)
+        return total
+
+    return [left, given, te.compute((m, n), element, "C")]
+
+
 def batches(types: tuple[str, str, str], b: int, m: int, n: int, k: int) -> list[Tensor]:
     """The products of b pairs of matrices."""
     left, right = (
@@ -260,6 +278,15 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
     "packed rows of a table": (
         "vpdpbusd.zmm.s8",
         embedded(TYPES["vpdpbusd.zmm.s8"], 11, 13, 40, 16),
+    ),
+    "computed weights": ("vpdpbusd.zmm", of_computed_weights(TYPES["vpdpbusd.zmm"], 24, 64, 16)),
+    "computed weights by rows": (
+        "vdpbf16ps.zmm",
+        of_computed_weights(TYPES["vdpbf16ps.zmm"], 24, 64, 32, turned=True),
+    ),
+    "tiles of computed weights": (
+        "amx.tdpbf16ps",
+        of_computed_weights(TYPES["amx.tdpbf16ps"], 32, 48, 64),
     ),
     "fewer rows than a tile": ("amx.tdpbf16ps", product(TYPES["amx.tdpbf16ps"], 5, 35, 40)),
 }
