@@ -12,11 +12,13 @@ import math
 from collections.abc import Sequence
 from functools import reduce
 
+from autosched.arith.const_int_bound import eval_bound, holds
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_lanes import Lanes
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.errors import CompileError
 from autosched.tir import float_bits
+from autosched.tir.data import is_data
 from autosched.tir.dtype import DType, float32, int32
 from autosched.tir.expr import (
     EQ,
@@ -112,14 +114,21 @@ def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _mixes_bytes(e: Mul) -> bool:
-    """Whether `e` is an int32 product of uint8 and int8."""
-    if e.dtype.element is not int32 or not isinstance(e.a, Cast) or not isinstance(e.b, Cast):
+    """Whether `e` is an int32 product of data of which uint8 holds one value and int8 the other.
+
+    LLVM knows that, too, of `max(int32(x), 0)` and `y & 15`.
+    """
+    if e.dtype.element is not int32 or not is_data(e.a) or not is_data(e.b):
         return False
-    return {e.a.value.dtype.element.name, e.b.value.dtype.element.name} == {"int8", "uint8"}
+    first, second = eval_bound(e.a, {}), eval_bound(e.b, {})
+    return any(
+        holds(_UINT8, *unsigned) and holds(_INT8, *signed)
+        for unsigned, signed in ((first, second), (second, first))
+    )
 
 
 def _product_of_bytes(b: FunctionBuilder, e: Mul) -> str:
-    """uint8 times int8 in int16, which can hold the product.
+    """The product of such values in int16, which can hold it.
 
     In int32, LLVM 22 takes the sum over 8 lanes or more for a `vpdpbusd`. Where halves of the
     vector are added, it then forgets to add up what `vpdpbusd` leaves in several lanes
@@ -127,11 +136,8 @@ def _product_of_bytes(b: FunctionBuilder, e: Mul) -> str:
     scalars, too.
     """
     half = DType("int16").with_lanes(e.dtype.lanes)
-    first, second = (
-        convert(b, b.value(side.value), side.value.dtype, half)
-        for side in (e.a, e.b)
-        if isinstance(side, Cast)
-    )
+    sides = [side.value if isinstance(side, Cast) else side for side in (e.a, e.b)]
+    first, second = (convert(b, b.value(side), side.dtype, half) for side in sides)
     product = b.emit(f"mul nsw {llvm_type(half)} {first}, {second}")
     return convert(b, product, half, e.dtype)
 
@@ -146,6 +152,8 @@ def compare(b: FunctionBuilder, e: BinaryExpr) -> str:
         name = ("s" if dtype.code == "int" else "u") + name
     return b.emit(f"icmp {name} {llvm_type(dtype)} {first}, {second}")
 
+
+_INT8, _UINT8 = DType("int8"), DType("uint8")
 
 _LEAST_LANES = 4
 """Lanes of float32 in the smallest vector register; fewer lanes are left to LLVM's own form."""

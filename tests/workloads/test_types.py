@@ -108,6 +108,29 @@ def test_a_sum_over_lanes_that_fill_no_register(length: int) -> None:
     np.testing.assert_array_equal(kernel(*inputs), task.reference(inputs)[0])
 
 
+@pytest.mark.parametrize(
+    "factors",
+    [
+        "int32(max(A[i, k], 0)) * int32(B[k, j])",
+        "(int32(A[i, k]) & 15) * int32(B[k, j])",
+        "int32(A[i, k]) * (int32(B[k, j]) // 16 + 8)",
+    ],
+)
+def test_a_sum_over_the_lanes_of_one_vector_of_values_that_fit_bytes(factors: str) -> None:
+    """LLVM 22 knows of what fits uint8 and int8."""
+    task = Task.from_expression(
+        f"C[i, j] = sum(k, {factors})",
+        shapes={"A": [17, 31], "B": [31, 1]},
+        dtype={"A": "int8", "B": "int8", "C": "int32"},
+        target=cpu_target(2),
+    )
+    inputs = task.inputs()
+    space = SearchSpace(task, SearchOptions(space="autosched"))
+    for steps in space.sample(np.random.default_rng(0), 8):
+        found = load(build_steps(task.dag, steps, task.target))(*inputs)
+        np.testing.assert_array_equal(found, task.reference(inputs)[0])
+
+
 def test_integers_that_do_not_fit_the_outputs_become_the_nearest_that_do() -> None:
     matmul = workloads.get("matmul")
     a = np.full((1, 4), 127, np.int8)
