@@ -37,8 +37,18 @@ from autosched.te.schedule.use_instruction import (
     instruction_of,
     reads_in_place,
 )
-from autosched.tir.expr import IntImm, IterVar, ProducerLoad, Var
-from autosched.tir.walk import free_vars, loads
+from autosched.tir.expr import (
+    Call,
+    CompareExpr,
+    Expr,
+    FloorMod,
+    IntImm,
+    IterVar,
+    ProducerLoad,
+    Select,
+    Var,
+)
+from autosched.tir.walk import free_vars, loads, pre_order
 
 _LARGE = 1 << 16
 """From so many multiply-adds on no other sketch is tried: an instruction does them several times as
@@ -109,10 +119,36 @@ def _condition(context: Context, state: State, stage_id: int) -> Decision:
     if not _states(context, state, stage_id):
         return Decision.SKIP
     op, found = state.stages[stage_id].op, _product(context, state, stage_id)
-    if found is None or found[1].extent("k") == 1:
-        return Decision.APPLY  # arithmetic that any other sketch does as well
+    if found is None or found[1].extent("k") == 1 or _has_holes(found[0].a):
+        return Decision.APPLY  # other sketches do the same arithmetic, or less of it
     work = math.prod(map(extent, op.root_iter_vars))
     return Decision.APPLY if work < _LARGE else Decision.APPLY_AND_SKIP_REST
+
+
+def _has_holes(load: ProducerLoad) -> bool:
+    """Whether the operand is 0 where a condition of several axes or of a remainder says so.
+
+    Loops leave out the terms that this makes 0, an instruction multiplies them: three quarters of a
+    transposed convolution, half of a triangle. A border, a condition of one axis, is small.
+    """
+    op = load.producer.op
+    if not isinstance(op, ComputeOp) or op.reduce_axis:
+        return False
+    chosen = (e for body in op.body for node in pre_order(body) for e in _conditions(node))
+    return any(
+        isinstance(e, FloorMod) or (isinstance(e, CompareExpr) and len(free_vars(e)) > 1)
+        for condition in chosen
+        if next(loads(condition), None) is None
+        for e in pre_order(condition)
+    )
+
+
+def _conditions(e: Expr) -> tuple[Expr, ...]:
+    """The condition by which `e` chooses between two values."""
+    match e:
+        case Select(condition) | Call("if_then_else", (condition, *_)):
+            return (condition,)
+    return ()
 
 
 def _apply(context: Context, state: State, stage_id: int) -> Next:

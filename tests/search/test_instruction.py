@@ -430,6 +430,15 @@ def test_tiles_of_no_calls_are_refused(tile: Any) -> None:
         s.use_instruction(tensors[-1].op.inputs[0], "vpdpbusd.zmm", tile)
 
 
+def test_loops_that_leave_out_zeros_are_tried_as_well() -> None:
+    """A transposed convolution in bfloat16: they take a third of the time."""
+    sizes: dict[str, Any] = {"N": 1, "H": 16, "W": 16, "CI": 16, "CO": 32, "K": 4}
+    window: dict[str, Any] = {"stride": 2, "padding": 1, "in_dtype": "bfloat16"}
+    task = Task.from_workload("conv2d_transpose_nhwc", target=TARGET, **sizes, **window)
+    space = space_of(list(task.dag.tensors), "vdpbf16ps.zmm")
+    assert 0 < len(using(space)) < len(space.sketches)
+
+
 def test_what_data_choose_is_not_packed_for_a_few_products() -> None:
     """All experts would be packed, and all rows of a table."""
     types, signed = TYPES["vpdpbusd.zmm"], TYPES["vpdpbusd.zmm.s8"]
