@@ -48,9 +48,9 @@ from autosched.errors import ScheduleError
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Add, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Ramp
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, const, mul
+from autosched.tir.op import add, const, if_then_else, mul
 from autosched.tir.stmt import AttrStmt, BufferStore, Evaluate, Stmt
-from autosched.tir.walk import map_children
+from autosched.tir.walk import loads, map_children
 from autosched.transform.device.alignment import is_aligned
 from autosched.transform.device.inject_software_pipeline import COPIES
 from autosched.transform.framework.context import PassContext
@@ -65,7 +65,8 @@ class InjectPTXAsyncCopy(FunctionPass):
     """Turn the stores inside attributes `async_scope` into ptx_cp_async, and remove the attributes.
 
     A store is converted if it copies 4, 8 or 16 consecutive, aligned bytes from global to shared
-    memory, or zeros if a condition does not hold. Other stores stay. Commits and waits are not
+    memory, or zeros if a condition does not hold. Indices are read from memory only where it holds.
+    Other stores stay. Commits and waits are not
     changed. The same happens inside the attributes of InjectSoftwarePipeline; with `by_config`, and
     without `tir.use_async_copy` in the context, only there. Raises ScheduleError for an async_scope
     inside another one.
@@ -123,6 +124,8 @@ def _copy(s: BufferStore) -> Stmt | None:
         if memory.element is not DType("uint8"):
             return None
         to = mul(to, dtype.bytes)  # offsets into byte memory are in bytes
+    if condition is not None and next(loads(at), None) is not None:
+        at = if_then_else(condition, at, const(0, at.dtype))  # what chooses the element is guarded
     arguments: tuple[Expr, ...] = (memory, to, load.buffer.data, at, const(lanes * dtype.bytes))
     if condition is not None:
         arguments = (*arguments, condition)

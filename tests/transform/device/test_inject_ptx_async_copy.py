@@ -147,6 +147,23 @@ def test_kept(dtype: str, copy: str) -> None:
     assert repr(after).count("ptx_") == 2, "commit and wait stay"
 
 
+def test_an_index_that_memory_holds_is_read_where_the_condition_holds(
+    same_result: SameResult,
+) -> None:
+    """Rows that data choose, of a matrix whose terms no tile divides: the index ends with them."""
+    text = """\
+def main(A: Buffer((512,), float32), I: Buffer((20,), int32), B: Buffer((512,), float32)):
+    launch(threadIdx.x, 32)
+    S = allocate((32,), float32, "shared")
+    with attr(S, "async_scope", 1):
+        S[threadIdx.x] = if_then_else(threadIdx.x < 20, A[I[threadIdx.x] % 512], 0.0)
+"""
+    before = parse_func(text + textwrap.indent(WAIT, "    "))
+    after = InjectPTXAsyncCopy()(before)
+    assert len(copies(after)) == 1
+    same_result(before, after)
+
+
 def test_loops_inside(same_result: SameResult) -> None:
     copy = "for i in range(4):\n    S[i * 32 + threadIdx.x] = A[i * 32 + threadIdx.x]"
     before = function(copy)
