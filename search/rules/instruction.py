@@ -27,6 +27,7 @@ from autosched.state.iterator import Annotation, IterKind
 from autosched.state.state import State
 from autosched.state.steps import AnnotationStep, InstructionStep, SplitStep, Step
 from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.operand import is_computed
 from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.registry import statements
 from autosched.te.intrin.turn import WORDS, turn_of
@@ -60,6 +61,9 @@ _STEPS = 2
 instructions of one step."""
 _PRODUCTS_FOR_A_COPY = 16
 """About so many multiply-adds by an instruction take as long as packing one element."""
+_PRODUCTS_FOR_A_VALUE = 32
+"""The same for an element that is computed: at 512 columns and terms, weights of bytes as bfloat16
+take 1.3 times as long with an instruction for 16 rows, 0.6 for 24."""
 _FEW_ROWS, _LARGE_B = 64, 1 << 18
 """Limits of `_columns_first`: rows of an image, and bytes of B."""
 
@@ -68,10 +72,11 @@ def _product(context: Context, state: State, stage_id: int) -> tuple[Product, In
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or instruction_of(op) is not None:
         return None
-    for it in context.instructions:
-        product = as_product(op, it)
+    found = [(product, it) for it in context.instructions if (product := as_product(op, it))]
+    # What is computed fits several types, and is packed slower than what is copied.
+    for product, it in sorted(found, key=lambda each: each[0].computed()):
         # A result narrower than one call leaves most of it idle.
-        if product is None or it.mixes_rows or _widened_already(product, it):
+        if it.mixes_rows or _widened_already(product, it):
             continue
         if extent(product.n) >= it.extent("n"):
             tiles = tiles_of(product, it)
@@ -81,12 +86,12 @@ def _product(context: Context, state: State, stage_id: int) -> tuple[Product, In
 
 
 def _widened_already(product: Product, it: Instruction) -> bool:
-    """Whether A is computed, and so float32 already, although the instruction reads bfloat16.
+    """Whether a stage computes A, float32 already, although the instruction reads bfloat16.
 
     Stages of bfloat16 are computed and kept as float32.
     """
-    copied = isinstance(product.a.producer.op, ComputeOp)
-    return copied and it.extent("k") == 1 and it.a.dtype.name == "bfloat16"
+    staged = isinstance(product.a.producer.op, ComputeOp) and not is_computed(product.a)
+    return staged and it.extent("k") == 1 and it.a.dtype.name == "bfloat16"
 
 
 def _reads(product: Product, it: Instruction, rows: int) -> bool:
@@ -100,17 +105,20 @@ def _can_pack_a(product: Product, it: Instruction) -> bool:
 
 
 def _packs_much(product: Product, load: ProducerLoad) -> bool:
-    """Whether an operand is packed whole although data choose the few parts that are read.
+    """Whether what need not be packed takes longer to pack than the product.
 
-    That is so if packing what nothing reads, experts of a mixture or rows of a table, takes longer
-    than the product.
+    Of an operand of which data choose parts, experts of a mixture or rows of a table, that is what
+    nothing reads; of a computed one all, as other sketches compute it where they multiply it.
     """
+    axes = product.op.root_iter_vars
+    held = math.prod(e.value for e in load.producer.shape if isinstance(e, IntImm))
+    products = math.prod(map(extent, axes))
+    if is_computed(load):
+        return held > products // _PRODUCTS_FOR_A_VALUE
     if all(next(loads(index), None) is None for index in load.indices):
         return False
-    axes = product.op.root_iter_vars
     read = math.prod(extent(iv) for iv in axes if _indexes(load, iv.var))
-    held = math.prod(e.value for e in load.producer.shape if isinstance(e, IntImm))
-    return held - read > math.prod(map(extent, axes)) // _PRODUCTS_FOR_A_COPY
+    return held - read > products // _PRODUCTS_FOR_A_COPY
 
 
 def _condition(context: Context, state: State, stage_id: int) -> Decision:
@@ -119,22 +127,21 @@ def _condition(context: Context, state: State, stage_id: int) -> Decision:
     if not _states(context, state, stage_id):
         return Decision.SKIP
     op, found = state.stages[stage_id].op, _product(context, state, stage_id)
-    if found is None or found[1].extent("k") == 1 or _has_holes(found[0].a):
+    if found is None or found[1].extent("k") == 1 or _has_holes(found[0]):
         return Decision.APPLY  # other sketches do the same arithmetic, or less of it
     work = math.prod(map(extent, op.root_iter_vars))
     return Decision.APPLY if work < _LARGE else Decision.APPLY_AND_SKIP_REST
 
 
-def _has_holes(load: ProducerLoad) -> bool:
-    """Whether the operand is 0 where a condition of several axes or of a remainder says so.
+def _has_holes(product: Product) -> bool:
+    """Whether an operand is 0 where a condition of several axes or of a remainder says so.
 
     Loops leave out the terms that this makes 0, an instruction multiplies them: three quarters of a
     transposed convolution, half of a triangle. A border, a condition of one axis, is small.
     """
-    op = load.producer.op
-    if not isinstance(op, ComputeOp) or op.reduce_axis:
-        return False
-    chosen = (e for body in op.body for node in pre_order(body) for e in _conditions(node))
+    made = [load.producer.op for load in (product.a, product.b)]
+    bodies = [body for op in made if isinstance(op, ComputeOp) for body in op.body]
+    chosen = (e for body in bodies for node in pre_order(body) for e in _conditions(node))
     return any(
         isinstance(e, FloorMod) or (isinstance(e, CompareExpr) and len(free_vars(e)) > 1)
         for condition in chosen
@@ -302,6 +309,8 @@ def _border_inlined(state: State, product: Product, pack_a: bool) -> State:
     """Inline A into its packing, if it is a copy with a border, so that it is copied once."""
     source = product.a.producer.op
     if not pack_a or not isinstance(source, ComputeOp) or source.reduce_axis:
+        return state
+    if is_computed(product.a):  # no stage
         return state
     number = next(k for k, stage in enumerate(state.stages) if stage.op is source)
     one_reader = queries.single_consumer_id(state, number) >= 0

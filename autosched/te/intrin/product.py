@@ -1,11 +1,16 @@
-"""Recognises a reduction as a matrix product: C[.., m, n] = sum(A[.., m, k] * B[.., k, n])."""
+"""Recognises a reduction as a matrix product: C[.., m, n] = sum(A[.., m, k] * B[.., k, n]).
+
+A and B are tensors, or what the sum computes of some (`operand.py`).
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.instruction import Instruction, Operand
+from autosched.te.intrin.operand import computed, is_computed
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.reduction import adds
 from autosched.tir.expr import Cast, Expr, IntImm, IterVar, Mul, ProducerLoad, Reduce
@@ -28,6 +33,10 @@ class Product:
     m: IterVar
     n: IterVar
     k: IterVar
+
+    def computed(self) -> int:
+        """How many of the operands the sum computes, so that packing does."""
+        return is_computed(self.a) + is_computed(self.b)
 
     def others(self) -> tuple[list[IterVar], list[IterVar]]:
         """The data axes besides m and n, and the reduction axes besides k, in order."""
@@ -91,13 +100,15 @@ def as_product(op: ComputeOp, it: Instruction) -> Product | None:
     source = body.source[0]
     if not isinstance(source, Mul) or any(not extent(iv) for iv in op.root_iter_vars):
         return None
-    for first, second in ((source.a, source.b), (source.b, source.a)):
-        a, b = _load(first, it.a.dtype.name), _load(second, it.b.dtype.name)
-        if a is None or b is None:
-            continue
-        found = next(_roles(op, a, b), None)
-        if found is not None:
-            return found
+    sides = ((source.a, source.b), (source.b, source.a))
+    for of_a, of_b in itertools.product((_load, _computed), repeat=2):
+        for first, second in sides:
+            a, b = of_a(op, first, it, it.a), of_b(op, second, it, it.b)
+            if a is None or b is None:
+                continue
+            found = next(_roles(op, a, b), None)
+            if found is not None:
+                return found
     return None
 
 
@@ -106,12 +117,16 @@ def _is_sum(body: Reduce) -> bool:
     return adds(body.combiner) and always and not body.init and len(body.source) == 1
 
 
-def _load(e: Expr, dtype: str) -> ProducerLoad | None:
-    """The load of type `dtype` that `e` is, or that `e` casts; None for anything else."""
+def _load(op: ComputeOp, e: Expr, it: Instruction, operand: Operand) -> ProducerLoad | None:
+    """The load in the type of the operand that `e` is, or that `e` casts; None for others."""
     value = e.value if isinstance(e, Cast) else e
-    if not isinstance(value, ProducerLoad) or value.dtype.name != dtype:
-        return None
-    return value
+    return value if isinstance(value, ProducerLoad) and value.dtype is operand.dtype else None
+
+
+def _computed(op: ComputeOp, e: Expr, it: Instruction, operand: Operand) -> ProducerLoad | None:
+    """The operand `e` as a computed tensor; of bytes that are packed as int16, as int16."""
+    dtype = operand.dtype if it.offset or operand.dtype.is_float else operand.held
+    return computed(e, dtype, {iv.var: extent(iv) for iv in op.root_iter_vars})
 
 
 def _roles(op: ComputeOp, a: ProducerLoad, b: ProducerLoad) -> Iterator[Product]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from autosched.te.bounds.infer_bound import WHOLE_TILES
 from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.operand import element, is_computed
 from autosched.te.intrin.product import Product, extent
 from autosched.te.intrin.registry import statements
 from autosched.te.intrin.split_tile_dot import part_of
@@ -137,7 +138,7 @@ class InstructionStages:
                 axes.insert(len(axes) - 1 - (self.over is not None), half)
             indices.append(add(mul(place.var, step), phase.var) if step > 1 else place.var)
             bounds.append((indices[-1], size.value, step * (-(-size.value // step) + more)))
-        value = _within(load.producer[tuple(indices)], bounds)
+        value = _within(element(load, tuple(indices)), bounds)
         if self.offset:  # add in a type that holds the sum
             value = add(cast("int16", value), self.offset)
         value = part_of(value, half.var) if self.parts > 1 else _widened(value, self.wide[0])
@@ -166,7 +167,7 @@ class InstructionStages:
             row if index is k.var else column if index is n.var else next(rest).var
             for index in load.indices
         ]
-        value: Expr = load.producer[tuple(indices)]
+        value = element(load, tuple(indices))
         bounds = [
             (row, extent(k), self.steps * self.depth),
             (column, extent(n), self.across * self.columns * self.lanes),
@@ -175,8 +176,9 @@ class InstructionStages:
         axes = [no, *others, ko, nt, *half, *groups, lane]
         body = _within(value, bounds)
         part = ""
-        plain = body is value and not half and self.wide[1] is None
-        if body is value:  # the packing statements read whole rows, so that B must need no padding
+        whole = body is value and not is_computed(load)
+        plain = whole and not half and self.wide[1] is None
+        if whole:  # the packing statements read whole rows, so that B must need no padding
             rows = load.indices[-1] is n.var and self.group > 1
             part = "pack_b" if rows else self._turn() if load.indices[-1] is k.var else ""
         body = part_of(body, half[0].var) if half else _widened(body, self.wide[1])

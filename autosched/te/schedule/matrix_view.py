@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.nvidia import layouts
+from autosched.te.intrin.operand import of_type
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.reduction import adds
 from autosched.tir.constants import is_one, is_zero
@@ -77,9 +78,12 @@ def matrix_view(op: object, it: Instruction) -> MatrixView | str:
     a, b = factors
     if op.axis and op.axis[-1].var in free_vars(a) and op.axis[-1].var not in free_vars(b):
         a, b = b, a  # the contiguous axis of the result must be a column: an axis of B
-    for side, operand in ((a, it.a), (b, it.b)):
-        if side.dtype is not operand.dtype:
-            return f"it multiplies {side.dtype}, the instruction {operand.dtype}"
+    axes = {iv.var: total((iv,)) for iv in op.root_iter_vars}
+    left, right = of_type(a, it.a.dtype, axes), of_type(b, it.b.dtype, axes)
+    if left is None or right is None:
+        side, operand = (a, it.a) if left is None else (b, it.b)
+        return f"it multiplies {side.dtype}, the instruction {operand.dtype}"
+    a, b = left, right
     first, second = set(free_vars(a)), set(free_vars(b))
     batch = tuple(iv for iv in op.axis if iv.var in first and iv.var in second)
     n = tuple(iv for iv in op.axis if iv.var not in first and iv.var in second)

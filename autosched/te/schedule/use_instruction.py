@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from autosched.arguments import found
 from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.operand import is_computed
 from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.registry import instruction, statements
 from autosched.te.operations.operation import ComputeOp, Operation
@@ -129,7 +130,7 @@ def reads_in_place(product: Product, it: Instruction, rows: int) -> bool:
 
     `rows` is the number of calls down a tile. Rows of one call must move an index of A evenly.
     """
-    if it.parts > 1 or it.a.wide is not None:
+    if it.parts > 1 or it.a.wide is not None or is_computed(product.a):
         return False
     whole = extent(product.k) % it.extent("k") == 0
     height = it.extent("m")
