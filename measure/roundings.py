@@ -44,11 +44,13 @@ class Roundings:
       terms of its longest sum.
     - `stored`: the types to which wider values are converted, one for each conversion.
     - `factors`: the unit roundoff of the factors of products; 0 where factors are not rounded.
+    - `added`: those of `stored` that come before a sum of products, which adds their errors up.
     """
 
     computed: Mapping[DType, int]
     stored: tuple[DType, ...]
     factors: float = 0.0
+    added: tuple[DType, ...] = ()
 
     @property
     def coarse(self) -> bool:
@@ -72,19 +74,23 @@ def roundings_of(*ops: ComputeOp, tf32: bool = False) -> Roundings:
     """The roundings in the bodies of operations; with `tf32`, float32 factors may be rounded."""
     computed: dict[DType, int] = {}
     stored: list[DType] = []
+    added = 0
     factors = 0.0
     for op in ops:
+        sums_products = False
         for e in (node for body in op.body for node in pre_order(body)):
             if isinstance(e, Cast) and _narrows(e):
                 stored.append(e.dtype)
             elif isinstance(e, Reduce) and _adds_up(e):
                 kind = e.source[e.value_index].dtype
                 computed[kind] = max(computed.get(kind, 1), terms_of(op))
+                sums_products |= isinstance(e.source[e.value_index], Mul)
                 if tf32 and kind is _FLOAT and isinstance(e.source[e.value_index], Mul):
                     factors = _TF32
             elif _is_arithmetic(e):
                 computed.setdefault(e.dtype, 1)
-    return Roundings(computed, tuple(stored), factors)
+        added = len(stored) if sums_products else added
+    return Roundings(computed, tuple(stored), factors, tuple(stored[:added]))
 
 
 def behind(output: Tensor) -> list[ComputeOp]:

@@ -82,9 +82,11 @@ def _of_types(task: Task, output: Tensor) -> Tolerance:
 
     Sums and products are rounded to the coarsest type that is computed in. A conversion of a wider
     value to a narrower type rounds once, so two results differ by at most two of its unit
-    roundoffs: of their own size at the end, and of that of what is computed from them before. Two
-    rounded factors make a product wrong by at most two unit roundoffs; random errors
-    add up as the products themselves do.
+    roundoffs: of their own size at the end, and of that of what is computed from them before.
+    Before a sum of products these are twice as many: sums of normal numbers, multiples of 1/256 of
+    which only those beyond 1 are rounded, err by 0.3 of a unit, the worst of four million by 3. Two
+    rounded factors make a product wrong by at most two unit roundoffs; random errors add up as the
+    products themselves do.
     """
     if not all(isinstance(op, ComputeOp | PlaceholderOp) for op in task.dag.ops):
         longest = max(terms_of(op) for op in task.dag.ops if isinstance(op, ComputeOp))
@@ -95,7 +97,7 @@ def _of_types(task: Task, output: Tensor) -> Tolerance:
     kinds = found.computed or {output.dtype: 1}
     computed = max(tolerance_of(kind.numpy, terms) for kind, terms in kinds.items())
     rounding = 2 * unit_of(output.dtype) if is_rounded(output) else 0.0
-    stored = sum(2 * unit_of(kind) for kind in found.stored) - rounding
+    stored = sum(2 * unit_of(kind) for kind in (*found.stored, *found.added)) - rounding
     relative = max(computed, min(MOST, computed + stored + _OF_FACTORS * found.factors))
     return Tolerance(relative, rounding)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -126,6 +127,30 @@ def test_what_a_result_was_made_of_may_have_been_rounded_before() -> None:
     types = {"A": "float32", "H": "bfloat16", "S": "bfloat16"}
     found = tolerance(Task.from_expression(expr, {"A": (30, 200)}, dtype=types))
     assert found.relative == pytest.approx(2e-4 + 2**-7) and found.rounding == 2**-7
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        "C[i, j] = sum(k, float32(A[i, k]) * float32(bfloat16(H[k, j])))",
+        "R[k, j] = bfloat16(H[k, j]); C[i, j] = sum(k, float32(A[i, k]) * float32(R[k, j]))",
+    ],
+)
+def test_sums_of_products_with_a_rounded_factor(expr: str) -> None:
+    """The worst of two million elements; right kernels were called wrong."""
+    dtype = {"A": "bfloat16", "H": "float32", "R": "bfloat16", "C": "float32"}
+    if "R" not in expr:
+        del dtype["R"]
+    shapes = {"A": [2048, 16], "H": [16, 1024]}
+    task = Task.from_expression(expr, shapes=shapes, dtype=dtype)
+    given = task.inputs()
+    a, h = (given[[t.op.name for t in task.tensors].index(name)] for name in "AH")
+    want = a.astype("float32") @ h.astype("float32")
+    found = a.astype("float32") @ h.astype(ml_dtypes.bfloat16).astype("float32")
+    (tolerance,) = tolerances(task, given, [want])
+    assert compare("C", found, want, tolerance) is None
+    wrong = a[:, 1:].astype("float32") @ h[1:].astype("float32")
+    assert compare("C", wrong, want, tolerance) is not None
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
