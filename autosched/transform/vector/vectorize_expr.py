@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from autosched.tir.expr import (
@@ -29,12 +30,17 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
+from autosched.tir.kinds import loads_in
 from autosched.tir.lanes import combined
 from autosched.tir.op import and_, broadcast, floordiv, floormod, not_
 from autosched.tir.walk import free_vars, pre_order
 
 ELEMENTWISE = UNARY_MATH | BINARY_MATH | BITWISE | {"likely", "fma", "reinterpret"}
 """Calls that work lane by lane, so that vector arguments give a vector result."""
+
+_MOST_MASKED = 64
+"""Masked loads in a mask. Theirs have such loads, too: each level of conditions that read other
+elements doubles them."""
 
 
 class NotVectorisableError(Exception):
@@ -193,19 +199,22 @@ class LaneExprs:
         return Call(e.dtype.with_lanes(self.lanes), e.op, tuple(map(self.broadcast, args)))
 
     def _if_then_else(self, e: Call) -> Expr:
+        memo = self._memo.copy()
         condition = self(e.args[0])
         if condition.dtype.lanes == 1:
-            arms = self.broadcast(self(e.args[1])), self.broadcast(self(e.args[2]))
+            arms = self._under(self.mask, e.args[1]), self._under(self.mask, e.args[2])
             return Call(arms[0].dtype, "if_then_else", (condition, *arms))
         if not self.masked:
             raise NotVectorisableError
         scalar, vector = split_condition(condition)
         assert vector is not None
+        if scalar is not None:
+            self._memo = memo  # the rest of the condition is read only where `scalar` holds
         if unsafe_loads(e.args[1], self.var, vector) or unsafe_loads(e.args[2], self.var, vector):
             raise NotVectorisableError
-        taken = self._under(vector, e.args[1])
+        taken = self._under(self._masked_by(vector), e.args[1])
         if scalar is None:
-            other = self._under(not_(vector), e.args[2])
+            other = self._under(self._masked_by(not_(vector)), e.args[2])
             return Select(vector, taken, other)
         if any(isinstance(s, BufferLoad | Call) for s in pre_order(e.args[2])):
             raise NotVectorisableError
@@ -213,9 +222,17 @@ class LaneExprs:
         chosen = Select(vector, taken, other)
         return Call(chosen.dtype, "if_then_else", (scalar, chosen, other))
 
-    def _under(self, condition: Expr, e: Expr) -> Expr:
+    def _masked_by(self, condition: Expr) -> Expr:
+        mask = condition if self.mask is None else and_(self.mask, condition)
+        masked = (1 for load in loads_in(mask) if load.predicate is not None)
+        if any(islice(masked, _MOST_MASKED, None)):
+            raise NotVectorisableError
+        return mask
+
+    def _under(self, mask: Expr | None, e: Expr) -> Expr:
+        """`e` where it is used in lanes of `mask` only; what all lanes compute before it stays."""
         outer, memo = self.mask, self._memo
-        self.set_mask(condition if outer is None else and_(outer, condition))
+        self.mask, self._memo = mask, memo.copy()
         try:
             return self.broadcast(self(e))
         finally:
