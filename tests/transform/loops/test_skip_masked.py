@@ -12,10 +12,11 @@ from autosched.task import Task
 from autosched.tir import interp
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
-from autosched.tir.stmt import BufferStore, IfThenElse
+from autosched.tir.stmt import BufferStore, For, IfThenElse
 from autosched.tir.walk import stmts
 from autosched.transform.cpu_loops import CPU_LOOPS
 from autosched.transform.framework.passes import Sequential
+from autosched.transform.loops.masked_tiles import extent_of
 from autosched.transform.loops.skip_masked import SkipMasked
 from kit.types import SameResult
 
@@ -100,6 +101,26 @@ def test_a_third_of_what_is_left_out_is_read_by_nobody() -> None:
     load(build_steps(task.dag, (), task.target))(a, b, got)
     np.testing.assert_array_equal(got[:100, 0], np.arange(1, 101))
     assert np.isnan(got[299]).all()
+
+
+@pytest.mark.parametrize(
+    ("loops", "sizes"),
+    [("ijk", {"i.i": 8, "j.i": 32}), ("ikj", {"i.i": 8, "j.i": 128})],
+    ids=["lanes along the result", "lanes along the sum"],
+)
+def test_tiles_fit_narrow_windows(loops: str, sizes: dict[str, int]) -> None:
+    """A tile beside a window of 15 is mostly steps that need not run."""
+    extents = {"i": 512, "j": 512, "k": 16}
+    body = "".join(
+        f"{' ' * 4 * d}for {v} in range({extents[v]}):\n" for d, v in enumerate(loops, 1)
+    )
+    func = parse_func(f"""
+def main(A: Buffer((512, 512), float32), C: Buffer((512, 16), float32)):
+    attrs(tir.noalias=True)
+{body}                C[i, k] = C[i, k] + if_then_else(j - i < 8 and i - j < 8, A[i, j], 0.0)
+""")
+    tiles = [s for s in stmts(SkipMasked()(func).body) if isinstance(s, For)]
+    assert sizes == {s.loop_var.name: extent_of(s) for s in tiles if s.loop_var.name.endswith(".i")}
 
 
 def test_scores_behind_the_condition_are_not_computed() -> None:
