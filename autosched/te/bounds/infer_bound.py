@@ -147,7 +147,9 @@ class _Context:
         self.scans = scans_of_inits(active)
         self.paths = {s: attach_path(s, self.scans) for s in active}
         self.regions = Regions()
-        self._in_scans = read_graph(s.op for s in active if isinstance(s.op, ScanOp))
+        scans = [s for s in active if isinstance(s.op, ScanOp)]
+        self._in_scans = read_graph(s.op for s in scans)
+        self._steps = {iv for s in scans for iv in s.leaf_iter_vars}
 
     def tag(self, iv: IterVar) -> str:
         return self.threads.get(iv, iv).thread_tag
@@ -312,13 +314,18 @@ class _Context:
     ) -> dict[IterVar, tuple[Range, IntSet]]:
         """For each axis of the consumer its range in one iteration, and the set of its values.
 
-        The set is that range, evaluated over the variables in `relax` that its ends mention.
+        The set is that range, evaluated over the variables in `relax` that its ends mention. In a
+        step of a scan, iterations that are skipped do not count along an axis of extent 1: they
+        would read later steps, which are not computed yet.
         """
+        in_step = not self._steps.isdisjoint(self.paths[self.stage_of[consumer]])
         known: dict[IterVar, tuple[Range, IntSet]] = {}
         for iv in consumer.root_iter_vars:
             assert iv.dom is not None
             found = sets.get(iv)
             dom = iv.dom if found is None else self.regions.cover(found, iv.dom)
+            if in_step and is_one(self.domains[iv].extent):
+                dom = self.domains[iv]
             if relax and not (free_vars(dom.min) | free_vars(dom.extent)).isdisjoint(relax):
                 last = sub(add(dom.min, dom.extent), 1)
                 low = eval_set(dom.min, relax).min_value

@@ -313,3 +313,29 @@ def test_what_an_instruction_reads_and_stores_is_not_known() -> None:
     scan.s[update].tensorize(compute_of(update).axis[2], row_sum())
     text = scan.text()
     assert text.index(BARRIER) < text.index("row_sum")
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_threads_without_an_element_read_no_later_steps(count: int) -> None:
+    """Along both axes fused they went on in the next step, whose states are no indices yet."""
+    following, state = te.placeholder((9,), "int32"), te.placeholder((STEPS, ROWS), "int32")
+    begin = te.placeholder((ROWS,), "int32")
+    init = te.compute((1, ROWS), lambda _, i: begin[i], name="init")
+    inner = te.compute((STEPS, ROWS), lambda t, i: following[state[t - 1, i]], name="inner")
+    update = te.compute((STEPS, ROWS), lambda t, i: inner[t, i], name="update")
+    chain = te.scan(init, update, state, [following, begin], name="chain")
+    s = te.create_schedule(chain.op)
+    threads = te.thread_axis((0, count), "threadIdx.x")
+    s[chain].env_threads([threads])
+    for stage in (s[init], s[update]):
+        _, inside = stage.split(stage.fuse(*compute_of(stage).axis), factor=count)
+        stage.bind(inside, threads)
+    s[inner].compute_at(s[update], inside)
+    func = Sequential(GPU_PIPELINE)(schedule_to_prim_func(s, [following, begin, chain]))
+    table = np.random.default_rng(0).permutation(9).astype(np.int32)
+    wanted = [np.arange(ROWS, dtype=np.int32)]
+    for _ in range(1, STEPS):
+        wanted.append(table[wanted[-1]])
+    found = np.full((STEPS, ROWS), 1 << 30, np.int32)
+    interp.run(func, [table, wanted[0], found], check_races=True)
+    np.testing.assert_array_equal(found, wanted)
