@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from autosched.codegen.cuda_types import vector_type
+from autosched.codegen.cuda_types import value_type, vector_type
 from autosched.codegen.cuda_writer import Level, Text, Writer
 from autosched.codegen.flat_access import only_index
 from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Shuffle, Var
+from autosched.tir.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Let,
+    Ramp,
+    Select,
+    Shuffle,
+    Var,
+)
 from autosched.tir.op import add
 from autosched.transform.device.alignment import is_aligned
 
@@ -45,13 +56,20 @@ def vector(w: Writer, e: Expr) -> str:
             index = only_index(e.buffer, e.indices)
             return f"*reinterpret_cast<const {kind}*>({_vector_address(w, e.buffer, index)})"
         case Broadcast():
-            return f"{kind}{{{{{', '.join([w.text(e.value)] * e.lanes)}}}}}"
+            return f"{kind}{{{{{', '.join([_lane_value(w, e.value)] * e.lanes)}}}}}"
         case Shuffle() if all(v.dtype.lanes == 1 for v in e.vectors):
             lanes = [e.vectors[i.value] for i in e.indices if isinstance(i, IntImm)]
-            return f"{kind}{{{{{', '.join(map(w.text, lanes))}}}}}"
+            return f"{kind}{{{{{', '.join(_lane_value(w, lane) for lane in lanes)}}}}}"
         case Call(op="if_then_else", args=(condition, yes, no)) if condition.dtype.lanes == 1:
             return f"{w.operand(condition, Level.OR)} ? {vector(w, yes)} : {vector(w, no)}"
     raise CompileError(f"a computation on vectors: split wide vectors first: {e!r}")
+
+
+def _lane_value(w: Writer, e: Expr) -> str:
+    """A lane between braces, where C++ makes no `int`, as a choice of a constant is, narrower."""
+    choice = isinstance(e, Select | Let) or (isinstance(e, Call) and e.op == "if_then_else")
+    narrow = e.dtype.is_integral and not e.dtype.is_bool and e.dtype.bits < 32
+    return f"({value_type(e.dtype)})({w.text(e)})" if choice and narrow else w.text(e)
 
 
 def lane(w: Writer, e: Expr) -> Text:

@@ -102,27 +102,38 @@ def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) 
         report = check_function(task, source, final, seconds=seconds, sample=True)
         if report.verdict is not Verdict.UNCHECKED:
             return replace(report, proofs=proofs)
-    smaller = _smaller(task, steps)
-    if report is None and smaller is not None and _in_16_bits(source):
+    smaller = _smaller(task, steps, least=False)
+    if report is None and (smaller is None or _in_16_bits(source)):
         report = check_function(task, source, final, seconds=seconds, sample=False)
         if report.verdict is not Verdict.UNCHECKED:
             return replace(report, proofs=proofs)
-    if smaller is None:
-        if report is None:
-            report = check_function(task, source, final, seconds=seconds, sample=False)
-        return replace(report, proofs=proofs)
-    small, source, final = smaller
-    how = f"all blocks of the smaller {small.name}"
-    report = check_function(small, source, final, seconds=seconds, sample=False, how=how)
+    if smaller is not None:
+        report = _check_smaller(smaller, seconds)
+        if report.verdict is not Verdict.UNCHECKED:
+            return replace(report, proofs=proofs)
+    least = _smaller(task, steps, least=True)
+    if least is not None and (smaller is None or least[0].name != smaller[0].name):
+        report = _check_smaller(least, seconds)
+    assert report is not None
     return replace(report, proofs=proofs)
 
 
-def _smaller(task: Task, steps: Sequence[Step]) -> tuple[Task, PrimFunc, PrimFunc] | None:
-    """A problem of smaller sizes, and the candidate for it (`lowered`).
+_Smaller = tuple[Task, PrimFunc, PrimFunc]
+"""A smaller problem, and the candidate for it (`lowered`)."""
+
+
+def _check_smaller(smaller: _Smaller, seconds: float) -> Report:
+    small, source, final = smaller
+    how = f"all blocks of the smaller {small.name}"
+    return check_function(small, source, final, seconds=seconds, sample=False, how=how)
+
+
+def _smaller(task: Task, steps: Sequence[Step], *, least: bool) -> _Smaller | None:
+    """A problem of smaller sizes (`scaled`), and the candidate for it.
 
     None if there is no such problem, or if the steps are illegal with its sizes.
     """
-    found = scaled(task, steps)
+    found = scaled(task, steps, least=least)
     if found is None:
         return None
     small, small_steps = found

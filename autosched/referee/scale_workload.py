@@ -2,19 +2,20 @@
 
 Every inner length of a split is kept and only the outermost loop shrinks. An axis of length E whose
 split has the inner product P gets a length P * o + E mod P, so both whole tiles and the remainder
-still occur.
+still occur. Axes that are fused and then split, or form the rows of a matrix product together, keep
+whole tiles of their product, and at least half of its remainder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from autosched.errors import AutoschedError
 from autosched.state.dag import ComputeDAG
-from autosched.state.iterator import IterKind
+from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
 from autosched.state.steps import MatrixTilesStep, PragmaStep, SplitStep, Step
 from autosched.task import Task
@@ -45,17 +46,41 @@ class _Limit:
         return same_rest and length <= self.length and length // self.inner >= least
 
 
-def scaled(task: Task, steps: Iterable[Step]) -> tuple[Task, tuple[Step, ...]] | None:
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What each axis must keep, and axes that are one loop together, which keeps half its rest."""
+
+    axes: dict[_Axis, _Limit]
+    fused: list[tuple[tuple[_Axis, ...], _Limit]]
+
+    def allow(self, lengths: Mapping[_Axis, int]) -> bool:
+        """Whether axes may have these lengths."""
+        for axes, limit in self.fused:
+            if not all(axis in lengths for axis in axes):
+                continue
+            whole, some = divmod(prod(lengths[axis] for axis in axes), limit.inner)
+            tiles, rest = divmod(limit.length, limit.inner)
+            if whole < min(tiles, limit.tiles) or bool(some) != bool(rest) or 2 * some < rest:
+                return False
+        return all(self.axes[axis].allows(length) for axis, length in lengths.items())
+
+
+def scaled(
+    task: Task, steps: Iterable[Step], *, least: bool = False
+) -> tuple[Task, tuple[Step, ...]] | None:
     """A smaller task of the same workload with the same steps; None if nothing can shrink.
 
-    Sizes become as small as their axes allow. Strides, kernel sizes and the like stay, because no
-    split axis depends on them. The extents that splits record become those of the smaller loops.
+    Sizes become as small as their axes allow; with `least`, whatever axes are fused. Strides,
+    kernel sizes and the like stay, because no split axis depends on them. The extents that splits
+    record become those of the smaller loops.
     """
     steps = tuple(steps)
     args = task.to_json()["workload"].get("args")
     if args is None:
         return None
     limits = _limits(task.dag, steps)
+    if least:
+        limits = replace(limits, fused=[])
     small = dict(args)
     for name, value in args.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 2:
@@ -84,10 +109,11 @@ def _lengths(dag: ComputeDAG) -> dict[_Axis, int]:
     }
 
 
-def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> dict[_Axis, _Limit]:
+def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> _Limits:
     """What each axis must keep so that the steps find their tiles."""
     state = dag.init_state
     limits, names = {}, {}
+    together: list[tuple[tuple[_Axis, ...], _Limit]] = []
     for stage in state.stages:
         for place, it in enumerate(stage.iters):
             if stage.is_placeholder or it.extent is None:
@@ -100,12 +126,17 @@ def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> dict[_Axis, _Limit]:
             limits[axis] = _Limit(it.extent, it.extent if stays else 1, tiles)
     for step in steps:
         if isinstance(step, SplitStep):
-            stage = state.stages[step.stage_id]
-            name = stage.iters[step.iter_id].name
-            found = names.get((stage.name.removesuffix(".local"), name.removesuffix("_c")))
-            if found is not None:
-                inner = prod(length or 1 for length in step.lengths)
-                limits[found] = replace(limits[found], inner=inner)
+            stage, inner = state.stages[step.stage_id], prod(n or 1 for n in step.lengths)
+            cut = stage.iters[step.iter_id]
+            own = stage.name.removesuffix(".local")
+            parts = [names.get((own, it.name.removesuffix("_c"))) for it in _parts(cut)]
+            axes = tuple(axis for axis in parts if axis is not None)
+            if len(parts) == len(axes) == 1:
+                limits[axes[0]] = replace(limits[axes[0]], inner=inner)
+            elif len(parts) == len(axes):
+                tiles = max(limits[axis].tiles for axis in axes)
+                length = prod(limits[axis].length for axis in axes)
+                together.append((axes, _Limit(length, inner, tiles)))
         elif isinstance(step, PragmaStep) and step.pipeline_stages:
             stage = state.stages[step.stage_id]
             name = stage.iters[step.iter_id].name.partition(".")[0].removesuffix("_c")
@@ -114,31 +145,44 @@ def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> dict[_Axis, _Limit]:
                 tiles = max(REDUCTION_TILES, step.pipeline_stages + 1)
                 limits[found] = replace(limits[found], tiles=tiles)
         elif isinstance(step, MatrixTilesStep):
-            for cut, inner in _blocks(state, step):
-                limit = limits[names[cut]]  # each slice of the reduction has its tiles
-                limits[names[cut]] = replace(limit, inner=inner * limit.inner)
+            for cuts, inner in _blocks(state, step):
+                axes = tuple(names[cut] for cut in cuts)
+                if len(axes) == 1:
+                    limit = limits[axes[0]]  # each slice of the reduction has its tiles
+                    limits[axes[0]] = replace(limit, inner=inner * limit.inner)
+                else:
+                    tiles = max(limits[axis].tiles for axis in axes)
+                    length = prod(limits[axis].length for axis in axes)
+                    together.append((axes, _Limit(length, inner, tiles)))
         state = state.apply(step)
-    return limits
+    return _Limits(limits, together)
 
 
-def _blocks(state: State, step: MatrixTilesStep) -> Iterator[tuple[tuple[str, str], int]]:
+def _parts(it: Iterator) -> list[Iterator]:
+    """The loops of which `it` was fused, in order; itself if it was not."""
+    return [part for each in it.orig_iters for part in _parts(each)] or [it]
+
+
+def _blocks(state: State, step: MatrixTilesStep) -> Iterable[tuple[list[tuple[str, str]], int]]:
     """The stages and loops that a product on tensor cores tiles, with the tile sizes.
 
-    Names are those of the computation before its reduction was factored.
+    Names are those of the computation before its reduction was factored. A part of a factored loop
+    counts alone, not together with others: its length stays.
     """
     stage = state.stages[step.stage_id]
     view = matrix_view(stage.op, instruction(step.instruction))
     if isinstance(view, str):
         return
+    name = stage.name.removesuffix(".rf")
     for own, inner in zip((view.m, view.n, view.k), step.sizes, strict=False):
-        # If several axes form a tile together, most of it lies along the last one.
-        if len(own) == 1:
-            yield (stage.name.removesuffix(".rf"), own[0].var.name.partition(".")[0]), inner
+        names = [iv.var.name for iv in own]
+        if len(names) > 1:
+            names = [each for each in names if "." not in each]
+        if names:
+            yield [(name, each.partition(".")[0]) for each in names], inner
 
 
-def _smallest(
-    task: Task, args: Mapping[str, Any], name: str, limits: Mapping[_Axis, _Limit]
-) -> int:
+def _smallest(task: Task, args: Mapping[str, Any], name: str, limits: _Limits) -> int:
     """The least value of the argument `name` for which every axis keeps what it must.
 
     The old value if no smaller one reduces the work, or if only a longer axis would allow it.
@@ -150,7 +194,7 @@ def _smallest(
     if expected.keys() == now.keys() and not any(step for _, step in expected.values()):
         return value  # such as a seed, or a number that elements are compared with
     for candidate in range(1, value):
-        if not all(limits[a].allows(n + step * candidate) for a, (n, step) in expected.items()):
+        if not limits.allow({a: n + step * candidate for a, (n, step) in expected.items()}):
             continue
         try:
             smaller = _with(task, {**args, name: candidate}).dag
@@ -159,7 +203,7 @@ def _smallest(
         found = _lengths(smaller)
         if found.keys() != now.keys() or found == now:
             continue
-        fits = all(n <= now[axis] and limits[axis].allows(n) for axis, n in found.items())
+        fits = all(n <= now[axis] for axis, n in found.items()) and limits.allow(found)
         if fits and smaller.flop_count < dag.flop_count:
             return candidate
     return value

@@ -92,6 +92,16 @@ def test_statements(body: str, expected: str | None, nvrtc: Nvrtc) -> None:
     nvrtc.compile(emit_cuda([kernel(body)]).text, "sm_80")
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("choice", ["if_then_else(n < 3, A[{}], 0)", "Select(n < 3, 1, 0)"])
+def test_lanes_of_few_bits_are_not_narrowed_from_int(dtype: str, choice: str, nvrtc: Nvrtc) -> None:
+    """Between braces C++ does not allow it; NVRTC warned."""
+    constant = choice.replace("0)", f"{dtype}(0))").replace(" 1,", f" {dtype}(1),")
+    lanes = ", ".join(constant.format(k) for k in range(4))
+    source = emit_cuda([kernel(f"B[0:4] = shuffle([{lanes}], [0, 1, 2, 3])", dtype)]).text
+    assert "warning" not in nvrtc.compile(source, "sm_80").log
+
+
 WRAPPED = "(int)((unsigned)A[0] * (unsigned)A[1] + (unsigned)n)"
 EXPRESSIONS = {
     "sums keep their order": ("float32", "A[0] + (A[1] + A[2])", "A[0] + (A[1] + A[2])"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autosched.referee.scale_workload import scaled
-from autosched.state.steps import SplitStep, Step
+from autosched.state.steps import FuseStep, MatrixTilesStep, SplitStep, Step
 from autosched.task import Task
 
 Candidate = Callable[[str, int], tuple[Task, tuple[Step, ...]]]
@@ -55,6 +55,33 @@ def test_windows_strides_and_padding_stay(golden: Candidate) -> None:
     assert {k: before[k] for k in ("KH", "KW", "stride", "padding", "dilation", "groups")} == {
         k: after[k] for k in ("KH", "KW", "stride", "padding", "dilation", "groups")
     }
+
+
+def test_fused_axes_keep_tiles_and_at_least_half_of_the_rest() -> None:
+    """Two rows of two remained, of which tiles of 32 and more had a few elements."""
+    task = Task.from_workload("add_relu", target="cuda", M=64, N=100)
+    fused: tuple[Step, ...] = (FuseStep(2, (0, 1)),)
+    for inner, least in ((32, 64), (33, 79)):
+        found = scaled(task, (*fused, SplitStep(2, 0, 6400, (inner,), True)))
+        assert found is not None
+        m, n = (found[0].to_json()["workload"]["args"][name] for name in "MN")
+        assert least <= m * n < 100 and (m * n % inner == 0) == (inner == 32)
+        smallest = scaled(task, (*fused, SplitStep(2, 0, 6400, (inner,), True)), least=True)
+        assert smallest is not None and smallest[0].name == "add_relu(M=2, N=2)"
+
+
+def test_rows_of_a_product_on_tensor_cores_are_tiles_together() -> None:
+    """Of a convolution's tile of 64 rows only 4 remained, and 27 of 32 terms."""
+    window = {"KH": 3, "KW": 3, "stride": 1, "padding": 1}
+    sizes = {"N": 1, "H": 28, "W": 28, "CI": 64, "CO": 64, **window}
+    types = {"in_dtype": "float16", "weight_dtype": "float16"}
+    task = Task.from_workload("conv2d_nhwc", target="cuda", **sizes, **types)
+    tiles = MatrixTilesStep(3, 3, "mma.m16n8k16.f16", (64, 64, 32, 32, 32), 2, True)
+    found = scaled(task, (tiles,))
+    assert found is not None
+    args = found[0].to_json()["workload"]["args"]
+    assert 128 <= args["H"] * args["W"] < 28 * 28 and args["H"] * args["W"] % 64 >= 8
+    assert 9 * args["CI"] % 32 == 0 and args["CO"] == 64
 
 
 def test_extents_in_the_steps_are_the_new_ones(golden: Candidate) -> None:
