@@ -131,6 +131,11 @@ class Storage:
             raise InterpreterError(
                 f"{self.name}: memory per thread of {self.flat.dtype} cannot be viewed as {dtype}"
             )
+        if self.size * self.flat.dtype.itemsize % dtype.itemsize:
+            raise InterpreterError(
+                f"{self.name}: {self.size} elements of {self.flat.dtype} cannot be viewed as "
+                f"{dtype}: their bytes are no multiple of {dtype.itemsize}"
+            )
         seen, owner = self.flat.view(dtype), self.owner
         return Storage(self.name, seen, self.instances, owner, self.shadow, self.private)
 

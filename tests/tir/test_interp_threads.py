@@ -24,6 +24,7 @@ from autosched.tir.expr import (
     Var,
     pointer,
 )
+from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -420,6 +421,23 @@ def test_merged_shared_memory_is_viewed_as_several_types(tir: type[Programs], th
     np.testing.assert_array_equal(
         found, [2 * (last - t) + 100 * b for b in range(2) for t in range(threads)]
     )
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_memory_of_broken_elements_is_not_viewed(tir: type[Programs], blocks: int) -> None:
+    """NumPy refused it, or the blocks had parts of each other's elements."""
+    out = decl_buffer((blocks,), name="out")
+    data = pointer("buf", DType("uint8"), "shared.dyn")
+    floats = Buffer(data, float32, (IntImm(1),), name="F")
+    bx, tx = tir.thread("blockIdx.x"), tir.thread("threadIdx.x")
+    body = seq(
+        BufferStore(floats, op.cast("float32", bx.var), (IntImm(0),)),
+        BufferStore(out, floats[0], (bx.var,)),
+    )
+    body = Allocate(data, DType("uint8"), (IntImm(7),), TRUE, body)
+    func = tir.func([out], tir.launch(body, (bx, blocks), (tx, 1)))
+    with pytest.raises(InterpreterError, match="7 elements of uint8 cannot be viewed as float32"):
+        interp.run(func, [np.zeros(blocks, "float32")])
 
 
 def test_externs_are_called_per_running_thread(tir: type[Programs]) -> None:
