@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from autosched.driver import cuda_source, lower_steps, lower_to_kernels
-from autosched.referee.check import Verdict, check_candidate, check_function, lowered
+from autosched.referee.check import Report, Verdict, check_candidate, check_function, lowered
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
-from autosched.state.steps import SplitStep, Step
+from autosched.state.iterator import Annotation
+from autosched.state.steps import AnnotationStep, ComputeInlineStep, FuseStep, SplitStep, Step
 from autosched.task import Task
 from autosched.tir.printer import to_text
 
@@ -105,7 +106,7 @@ def test_steps_that_are_illegal_with_smaller_sizes_run_with_the_real_ones(
     """The error was one of the candidate, which is legal."""
     task, steps = golden("matmul", 33)
     illegal = (SplitStep(99, 0, 16, (2,)),)
-    monkeypatch.setattr("autosched.referee.check.scaled", lambda *_: (task, illegal))
+    monkeypatch.setattr("autosched.referee.check.scaled", lambda *_, **__: (task, illegal))
     monkeypatch.setattr("autosched.referee.check._in_16_bits", lambda _: True)
     report = check_candidate(task, steps, seconds=0.0)
     assert report.verdict is Verdict.UNCHECKED and "smaller" not in report.how
@@ -125,3 +126,20 @@ def test_what_runs_is_what_the_printer_gets(golden: Candidate) -> None:
     lines = [line.strip() for line in to_text(kernel).splitlines() if "] =" in line]
     own = [line.strip() for line in to_text(final).splitlines() if "] =" in line]
     assert lines and lines == own
+
+
+def test_the_least_problem_runs_where_whole_tiles_of_fused_loops_take_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = Task.from_workload("add_relu", target="cuda", M=64, N=100)
+    fused = (ComputeInlineStep(2), FuseStep(3, (0, 1)), SplitStep(3, 0, 6400, (32,), True))
+    bound = (AnnotationStep(3, 0, Annotation.BLOCK_X), AnnotationStep(3, 1, Annotation.THREAD_X))
+    ran: list[str] = []
+
+    def check(task: Task, *_: object, how: str = "", **__: object) -> Report:
+        ran.append(task.name)
+        return Report(Verdict.UNCHECKED, how, 5.0)
+
+    monkeypatch.setattr("autosched.referee.check.check_function", check)
+    assert check_candidate(task, (*fused, *bound)).how.endswith("smaller add_relu(M=2, N=2)")
+    assert ran == ["add_relu(M=64, N=100)", "add_relu(M=8, N=8)", "add_relu(M=2, N=2)"]

@@ -72,10 +72,10 @@ def test_fused_axes_keep_tiles_and_at_least_half_of_the_rest() -> None:
 
 def test_rows_of_a_product_on_tensor_cores_are_tiles_together() -> None:
     """Of a convolution's tile of 64 rows only 4 remained, and 27 of 32 terms."""
-    window = {"KH": 3, "KW": 3, "stride": 1, "padding": 1}
-    sizes = {"N": 1, "H": 28, "W": 28, "CI": 64, "CO": 64, **window}
+    sizes = {"N": 1, "H": 28, "W": 28, "CI": 64, "CO": 64, "KH": 3, "KW": 3}
     types = {"in_dtype": "float16", "weight_dtype": "float16"}
-    task = Task.from_workload("conv2d_nhwc", target="cuda", **sizes, **types)
+    args = {**sizes, **types, "stride": 1, "padding": 1}
+    task = Task.from_json_workload({"op": "conv2d_nhwc", "args": args}, "cuda")
     tiles = MatrixTilesStep(3, 3, "mma.m16n8k16.f16", (64, 64, 32, 32, 32), 2, True)
     found = scaled(task, (tiles,))
     assert found is not None
