@@ -107,7 +107,7 @@ class Copies:
         self._mark(flight, running, 1)
         target.flat[flight.places[running]] = nothing(1, target.flat.dtype)[0]
         if target.shadow is not None:
-            target.shadow.forget(target, flight.places, running[:, None])
+            target.shadow.unwrite(target, flight.places, running[:, None])
         self._flights.append(flight)
 
     def commit(self, mask: Mask) -> None:

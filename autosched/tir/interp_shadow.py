@@ -154,6 +154,17 @@ class Shadow:
                 self.complete, self.rows_written = False, None
         self._seen.clear()
 
+    def unwrite(self, storage: Storage, places: Array, mask: Mask) -> None:
+        """Note that the write of `places` by the threads of `mask` has only begun.
+
+        The threads of a block may begin it together, and end it so; until then, all other accesses
+        to `places` are refused.
+        """
+        self.forget(storage, places, mask)
+        if self.tracks_races:
+            for cells, _ in self._each(storage, places, mask):
+                self._writers[cells] = 0
+
     def fly(self, storage: Storage, places: Array, mask: Mask, change: int, arriving: bool) -> None:
         """Count one unfinished copy more (`change` 1) or fewer (-1) to or from `places`."""
         self._seen.clear()

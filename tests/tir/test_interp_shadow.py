@@ -328,6 +328,24 @@ def test_nobody_writes_where_a_copy_comes_from_or_goes_to() -> None:
         run(copy(between=f"{SYNC}if threadIdx.x < 0:\n    {target} = 0.0\n"))
 
 
+def test_threads_may_all_make_the_same_copies() -> None:
+    """As of a stage that is bound to no thread; the copies were races with each other."""
+    body = """\
+    for i in range(2):
+        ptx_cp_async(S, i, A, {at}, 4, dtype=float32)
+        ptx_commit_group(dtype=int32)
+    ptx_wait_group({left}, dtype=int32)
+    tvm_storage_sync("shared")
+    ptx_wait_group(0, dtype=int32)
+    tvm_storage_sync("shared")
+    B[blockIdx.x * 64 + threadIdx.x] = S[threadIdx.x % 2]
+    """
+    for left in (0, 1):
+        found, _ = run(function(body.format(at="i + 7", left=left)))
+        assert found[:4].tolist() == [7, 8, 7, 8]
+        refused(function(body.format(at="threadIdx.x", left=left)), interp.RaceError)
+
+
 def test_a_guarded_copy_fills_with_zeros_and_reads_nothing() -> None:
     body = """\
     ptx_cp_async(S, threadIdx.x, A, 200 + threadIdx.x, 4, threadIdx.x < 56, dtype=float32)
