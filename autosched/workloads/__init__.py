@@ -178,6 +178,7 @@ WORKLOADS: dict[str, Workload] = {
         matmul.transpose_batch_matmul_softmax,
         matmul.transpose_batch_matmul_softmax_reference,
         types=TypeRules(FLOATS, floats=True),
+        draw=matmul.attention_inputs,
     ),
     "max_pool2d_nchw": Workload(
         "max_pool2d_nchw",

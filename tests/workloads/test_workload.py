@@ -115,6 +115,22 @@ def test_a_softmax_that_subtracts_another_maximum_is_wrong(
     assert compare("norm", found, want) is not None
 
 
+@pytest.mark.parametrize("keys", [0, 17])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_attention_weights_need_the_maximum_of_all_keys(dtype: str, keys: int) -> None:
+    """Exponentials of scores of 64 terms did not overflow, whatever was subtracted."""
+    sizes = {"B": 1, "S": 40, "H": 3, "D": 64}
+    workload = workloads.get("transpose_batch_matmul_softmax")
+    q, k = workload.inputs(**sizes, dtype=dtype)
+    (want,) = workload.reference([q, k], **sizes, dtype=dtype)
+    scores = q[0].transpose(1, 0, 2) @ k[0].transpose(1, 2, 0)
+    some = scores[..., :keys].max(axis=-1, keepdims=True) if keys else 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        exp = np.exp(scores - some)
+        found = exp / exp.sum(axis=-1, keepdims=True)
+    assert compare("norm", found, want) is not None
+
+
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize("wrong", ["no epsilon", "no mean", "mean not squared"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
