@@ -343,6 +343,11 @@ class ExprParser(Cursor):
         self.expect("[", "before the lanes of a shuffle")
         indices = self.exprs("]")
         self.expect(")", "after the lanes of a shuffle")
+        lanes = sum(vector.dtype.lanes for vector in vectors)
+        outside = [i for i in indices if isinstance(i, IntImm) and not 0 <= i.value < lanes]
+        if outside or not vectors or not indices:
+            wrong = outside[0] if outside else "none"
+            raise self.error(f"`shuffle` takes some of {lanes} lanes, found {wrong}", name)
         return Shuffle(vectors, indices)
 
     def _masked_load(self, name: Token) -> Expr:
