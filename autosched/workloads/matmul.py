@@ -119,7 +119,7 @@ def attention_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Arra
     elements; fewer than four, and types of less than 32 bits, stay as they are.
     """
     Q, K = inputs
-    heads, queries = Q.shape[2], Q.shape[1]
+    queries, heads = Q.shape[1:3]
     if Q.shape[3] < 4 or Q.dtype.kind != "f" or Q.dtype.itemsize < 4:
         return inputs
     far = 800 if Q.dtype.itemsize == 8 else 120
@@ -127,6 +127,7 @@ def attention_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Arra
     Q[..., 0], K[..., 0] = far * rng.choice((-1, 1), Q.shape[:3]), 1
     Q[..., 1], K[..., 1] = 0, 0
     Q[:, 1::4, :, 1] = far
-    for head in range(heads):
-        K[:, rng.integers(queries), head, 1] = 1
+    keys = rng.integers(0, queries, (heads,))
+    keys[0] = queries - 1  # of all parts of a row its end is left out most easily
+    K[:, keys, np.arange(heads), 1] = 1
     return [Q, K]
