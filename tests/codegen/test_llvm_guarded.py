@@ -21,7 +21,7 @@ HERE = cpu_target(1)
 OLD = replace(HERE, cpu="x86-64", features="", vector_bytes=16)
 TARGETS = [HERE, OLD] if processor() == "x86_64" else [HERE]
 STORES = {
-    "load": "Y[i] = if_then_else(A[i] < B[i], B[i], A[i])",
+    "load": "Y[i] = if_then_else(A[i] < A[LAST - i], B[i], A[i])",
     "store": "if A[i] < B[i]:\n            Y[i] = A[i] + B[i]",
     "gather": "Y[i] = if_then_else(A[i] < B[i], B[LAST - i], A[i])",
     "scatter": "if A[i] < B[i]:\n            Y[LAST - i] = B[i]",

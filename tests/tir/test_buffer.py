@@ -69,5 +69,5 @@ def test_buffers_are_not_iterated() -> None:
     """It never ended."""
     with pytest.raises(TypeError, match="not iterable"):
         iter(decl_buffer((4,)))
-    with pytest.raises(TypeError, match=r"found Buffer .*; buffer\.data is its pointer"):
+    with pytest.raises(TypeError, match=r"found Buffer .*, buffer\.data its pointer"):
         op.as_expr(decl_buffer((4,)))
