@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from autosched.arguments import instance
 from autosched.codegen.nvrtc import load_nvrtc
-from autosched.errors import CompileError
+from autosched.errors import CompileError, ConfigError
 from autosched.layout import LayoutOption
 from autosched.state.layout_rewrite import rewrite_layout
 from autosched.target import Target
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 SCHEDULE_OPS = PassInfo("ScheduleOps")
 """The pass that instruments see when a function is made from a schedule."""
+
+_CHECKED_BOUNDS = "tir.instrument_bound_checkers"
 
 
 def lower(
@@ -84,12 +86,18 @@ def pipeline_of(target: Target, lenient: bool = False) -> tuple[Pass, ...]:
     """The passes from the statement of ScheduleOps to code generation.
 
     `lenient` is for candidates, whose vectorized loops no user requested: on a CPU, those that
-    cannot be vectorized become serial.
+    cannot be vectorized become serial. Raises ConfigError for a GPU if the current PassContext sets
+    `tir.instrument_bound_checkers`.
     """
     from autosched.transform.device.shared_to_dynamic import STATIC_BYTES
     from autosched.transform.pipeline import cpu_pipeline, gpu_pipeline
 
     if _checked(target).is_gpu:
+        if PassContext.current().setting(_CHECKED_BOUNDS):
+            raise ConfigError(
+                f"PassContext: {_CHECKED_BOUNDS!r} is for CPUs, the target is {target}: kernels "
+                "of a GPU cannot report an error"
+            )
         own = target.hardware.max_shared_memory_per_block
         return gpu_pipeline(min(own, STATIC_BYTES), target.shared_memory_limit)
     return cpu_pipeline(target.vector_bytes, lenient, target.vector_registers)

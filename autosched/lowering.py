@@ -47,6 +47,7 @@ SETTINGS = {
     "tir.disable_vectorize": "VectorizeLoop",
     "tir.disable_storage_rewrite": "StorageRewrite",
     "tir.disable_cse_tir": "CommonSubexprElimTIR",
+    "tir.instrument_bound_checkers": "InstrumentBoundCheckers",
     "tir.merge_static_smem": "MergeSharedMemoryAllocations",
     "tir.ptx_ldg32": "InjectPTXLDG32",
     "tir.use_async_copy": "InjectPTXAsyncCopy",

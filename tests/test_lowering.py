@@ -296,6 +296,11 @@ def test_a_class_is_named_by_its_file(passes: Path) -> None:
             "for cpu go through: it would change nothing",
         ),
         ("cuda", {"config": {"tir.disable_cse_tir": True}}, "read by CommonSubexprElimTIR, no pa"),
+        (
+            "cuda",
+            {"config": {"tir.instrument_bound_checkers": True}},
+            "tir.instrument_bound_checkers is read by InstrumentBoundCheckers, no pass that",
+        ),
     ],
 )
 def test_what_would_change_nothing_is_refused(kind: str, data: Any, message: str) -> None:

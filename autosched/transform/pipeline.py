@@ -42,6 +42,7 @@ from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.device.verify_memory import VerifyMemory
 from autosched.transform.expressions.common_subexpr_elim import CommonSubexprElimTIR
 from autosched.transform.expressions.guard_selects import GuardSelects
+from autosched.transform.expressions.instrument_bound_checkers import InstrumentBoundCheckers
 from autosched.transform.expressions.lower_intrin import LowerIntrin
 from autosched.transform.expressions.narrow_data_type import NarrowDataType
 from autosched.transform.expressions.renormalize_split_pattern import RenormalizeSplitPattern
@@ -135,6 +136,7 @@ def cpu_pipeline(
         NarrowDataType(),
         Simplify(),
         UserPasses(1),
+        InstrumentBoundCheckers(by_config=True),
         GuardSelects(),
         # Tiles that do not divide their loop: full tiles have no conditions, the last tile is
         # masked.
@@ -327,6 +329,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectPrefetch": InjectPrefetch,
     "InjectSoftwarePipeline": InjectSoftwarePipeline,
     "InjectVirtualThread": InjectVirtualThread,
+    "InstrumentBoundCheckers": InstrumentBoundCheckers,
     "InstrumentProfileIntrinsics": InstrumentProfileIntrinsics,
     "InterleaveFunctions": InterleaveFunctions,
     "JoinRows": JoinRows,

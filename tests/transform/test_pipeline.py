@@ -242,6 +242,13 @@ def double_buffered(**config: Any) -> str:
     return lowered_text((sch, [A, C]), **config)
 
 
+def looked_up() -> tuple[Schedule, list[Tensor]]:
+    """An element whose index is data."""
+    A, J = te.placeholder((8,), name="A"), te.placeholder((8,), "int32", name="J")
+    B = te.compute((8,), lambda i: A[J[i]], name="B")
+    return te.create_schedule(B.op), [A, J, B]
+
+
 STORED_TWICE = """
 def main(A: Buffer((8,), float32)):
     A[0] = 1.0
@@ -319,6 +326,7 @@ CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
     "tir.merge_static_smem": (False, for_a_gpu("memory used in turns")),
     "tir.ptx_ldg32": (True, for_a_gpu("a guarded load")),
     "tir.vtcm_capacity": (16, tightly_coupled),
+    "tir.instrument_bound_checkers": (True, lambda **config: lowered_text(looked_up(), **config)),
     "tir.instrument_lwp": (True, lambda **config: lowered_text(vectorized_copies(), **config)),
     "tir.instr_siblings": (False, profiled),
     "tir.lwp_max_depth": (

@@ -34,6 +34,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import (
     Allocate,
+    AssertStmt,
     AttrStmt,
     BufferRealize,
     BufferStore,
@@ -102,6 +103,12 @@ def prefetched() -> tuple[Schedule, list[Tensor], Target]:
 def two_stages() -> tuple[Schedule, list[Tensor], Target]:
     A, _, C, sch = chain()
     return sch, [A, C], CPU
+
+
+def looked_up() -> tuple[Schedule, list[Tensor], Target]:
+    A, J = te.placeholder((8,), name="A"), te.placeholder((8,), "int32", name="J")
+    B = te.compute((8,), lambda i: A[J[i]], name="B")
+    return te.create_schedule(B.op), [A, J, B], CPU
 
 
 def divided_rows() -> tuple[Schedule, list[Tensor], Target]:
@@ -465,6 +472,7 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         lambda: small_floats("custom[fixed]16", 32),
         lambda f: not any(e.dtype.is_custom for e in expressions(f, BufferLoad)),
     ),
+    "InstrumentBoundCheckers": (looked_up, lambda f: bool(statements(f, AssertStmt))),
     "InstrumentProfileIntrinsics": (
         two_stages,
         lambda f: any(e.op == "end_profile_intrinsic" for e in expressions(f, Call)),
@@ -489,6 +497,7 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
 
 
 CONFIG: dict[str, dict[str, Any]] = {
+    "InstrumentBoundCheckers": {"tir.instrument_bound_checkers": True},
     "InstrumentProfileIntrinsics": {"tir.instrument_lwp": True},
 }
 """The settings without which a pass does nothing."""

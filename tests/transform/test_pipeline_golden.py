@@ -14,6 +14,7 @@ from autosched.errors import CompileError, ScheduleError
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
+from autosched.transform.expressions.instrument_bound_checkers import InstrumentBoundCheckers
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import Pass, Sequential
 from autosched.transform.framework.user_passes import UserPasses
@@ -40,8 +41,17 @@ def main(A: Buffer((8,), custom[fixed]16)):
 """
 WIDTHS = (16, 32, 64)
 CASES = (*pipeline_cases.CASES, "blocks")
+AT_DATA = "an index that is data"
+LOOKED_UP = """\
+def main(A: Buffer((8,), float32), J: Buffer((8,), int32)):
+    for i in range(8):
+        A[J[i]] = 1.0
+"""
 CONFIG = {False: {"tir.instrument_lwp": True, "tir.reset_start_id": True}, True: GPU_CONFIG}
-"""The settings, without and with a GPU, with which every pass has work."""
+"""The settings, without and with a GPU, with which every pass has work.
+
+Only an index that is data is checked: passes leave statements behind a check as they are.
+"""
 
 
 def lowered(name: str, gpu: bool) -> PrimFunc:
@@ -72,6 +82,13 @@ def test_host_code_for_a_gpu(golden: Golden) -> None:
     golden.check("pipeline/tiled_matmul-refused.txt", str(refused.value))
 
 
+def settings(name: str, gpu: bool) -> PassContext:
+    """The settings for the program of this name."""
+    return PassContext(
+        config={**CONFIG[gpu], "tir.instrument_bound_checkers": name == AT_DATA},
+    )
+
+
 def places(passes: tuple[Pass, ...]) -> list[int]:
     return [k for k, pass_ in enumerate(passes) if pass_.name != UserPasses.name]
 
@@ -79,7 +96,7 @@ def places(passes: tuple[Pass, ...]) -> list[int]:
 @cache
 def program(name: str, gpu: bool) -> PrimFunc:
     """A function that some pass may have work in, by its name."""
-    texts = {OWN_TYPE: CUSTOM, **GPU_TEXTS}
+    texts = {OWN_TYPE: CUSTOM, AT_DATA: LOOKED_UP, **GPU_TEXTS}
     if name in texts:
         return parse_func(texts[name])
     return lowered("tiled_matmul", gpu=False) if name == "host" else lowered(name, gpu)
@@ -91,7 +108,7 @@ def before_pass(passes: tuple[Pass, ...], place: int, name: str, gpu: bool) -> P
     if place == 0:
         return program(name, gpu)
     previous = before_pass(passes, place - 1, name, gpu)
-    with PassContext(config=CONFIG[gpu]):
+    with settings(name, gpu):
         return Sequential(passes[place - 1 : place])(previous)
 
 
@@ -99,7 +116,7 @@ def text_without(passes: tuple[Pass, ...], place: int, name: str, gpu: bool) -> 
     """The final text without the pass at `place`, or what is refused."""
     try:
         previous = before_pass(passes, place, name, gpu)
-        with PassContext(config=CONFIG[gpu]):
+        with settings(name, gpu):
             return to_text(Sequential(passes[place + 1 :])(previous))
     except (CompileError, ScheduleError) as error:
         return str(error)
@@ -130,9 +147,14 @@ def is_noticed(passes: tuple[Pass, ...], place: int, names: Sequence[str], gpu: 
 
 
 def names_for(pass_: Pass) -> tuple[str, ...]:
-    """Programs that `pass_` may have work in: schedules make no blocks, nor types of one's own."""
+    """Programs that `pass_` may have work in.
+
+    The schedules have no blocks, no types of one's own, and no index that may be outside.
+    """
     if pass_.name == LowerCustomDatatypes.name:
         return (OWN_TYPE,)
+    if pass_.name == InstrumentBoundCheckers.name:
+        return (AT_DATA,)
     return ("blocks",) if pass_ in FROM_BLOCKS else tuple(pipeline_cases.CASES)
 
 

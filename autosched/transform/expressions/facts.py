@@ -11,12 +11,15 @@ from typing import TypeVar
 
 from autosched.arith import Analyzer, ConstIntBound
 from autosched.arith.const_int_bound import NEG_INF, POS_INF
-from autosched.tir.expr import Expr, IntImm, Range, Var
+from autosched.arith.facts import conjuncts_of
+from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import LetStmt
-from autosched.tir.walk import free_vars
+from autosched.tir.op import add, const, ge, lt, not_
+from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
+from autosched.tir.walk import ExprFn, StmtFn, free_vars, map_children
 from autosched.transform.expressions.effects import is_lasting
 
+_THREAD_KEYS = ("thread_extent", "virtual_thread")
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -98,3 +101,46 @@ class Facts:
                 return self.under(tuple(rest), fn, argument)
         finally:
             self._scopes.pop()
+
+    def failing(self, condition: Expr) -> tuple[Expr, ...]:
+        """The facts known where `condition` does not hold."""
+        parts = tuple(conjuncts_of(condition))
+        if len(parts) > 1 or not _is_fact(parts[0]):
+            return ()
+        return (self.analyzer.rewrite_simplify(not_(parts[0])),)
+
+    def map_children(self, s: Stmt, stmt_fn: StmtFn, expr_fn: ExprFn) -> Stmt:
+        """`s` with the functions applied to its direct parts, where the facts that it gives hold.
+
+        These are the ranges of loops and threads, the values of lets, and the conditions of `if`s.
+        """
+        match s:
+            case For():
+                self.bind(s.loop_var, s.min, s.extent)
+                if not (isinstance(s.min, IntImm) and isinstance(s.extent, IntImm)):
+                    within = (ge(s.loop_var, s.min), lt(s.loop_var, add(s.min, s.extent)))
+                    return self.under(within, lambda loop: map_children(loop, stmt_fn, expr_fn), s)
+            case AttrStmt(IterVar() as iv) if s.key in _THREAD_KEYS:
+                self.bind(iv.var, const(0, iv.var.dtype), s.value)
+            case LetStmt():
+                self.enter(s)
+            case IfThenElse():
+                return self._branches(s, stmt_fn, expr_fn)
+        return map_children(s, stmt_fn, expr_fn)
+
+    def _branches(self, s: IfThenElse, stmt_fn: StmtFn, expr_fn: ExprFn) -> Stmt:
+        condition = expr_fn(s.condition)
+        then_case = self.under(holding(s.condition), stmt_fn, s.then_case)
+        else_case = s.else_case
+        if else_case is not None:
+            else_case = self.under(self.failing(s.condition), stmt_fn, else_case)
+        return s.with_(condition=condition, then_case=then_case, else_case=else_case)
+
+
+def holding(condition: Expr) -> tuple[Expr, ...]:
+    """The facts known where `condition` holds."""
+    return tuple(filter(_is_fact, conjuncts_of(condition)))
+
+
+def _is_fact(condition: Expr) -> bool:
+    return condition.dtype.lanes == 1 and is_lasting(condition)

@@ -15,30 +15,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autosched.arith.facts import conjuncts_of
-from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Select
+from autosched.tir.expr import BufferLoad, Call, Expr, Select
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, kinds, kinds_in
-from autosched.tir.op import add, const, ge, lt, not_
-from autosched.tir.stmt import (
-    Allocate,
-    AttrStmt,
-    BufferRealize,
-    For,
-    IfThenElse,
-    LetStmt,
-    Stmt,
-)
-from autosched.tir.walk import map_children, map_expr_children
-from autosched.transform.expressions.effects import is_lasting
-from autosched.transform.expressions.facts import Facts
+from autosched.tir.stmt import Allocate, BufferRealize, Stmt
+from autosched.tir.walk import map_expr_children
+from autosched.transform.expressions.facts import Facts, holding
 from autosched.transform.expressions.memory_bounds import MemoryBounds
 from autosched.transform.expressions.unsafe_values import UNSAFE, divides_by_unknown, is_opaque
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
 _SELECT = bits_of(Select)
-_THREAD_KEYS = ("thread_extent", "virtual_thread")
 
 
 @dataclass(frozen=True)
@@ -71,41 +59,9 @@ class _Guard:
     def stmt(self, s: Stmt) -> Stmt:
         if not kinds_in(s) & _SELECT:
             return s
-        match s:
-            case For():
-                self.facts.bind(s.loop_var, s.min, s.extent)
-                if not (isinstance(s.min, IntImm) and isinstance(s.extent, IntImm)):
-                    within = (ge(s.loop_var, s.min), lt(s.loop_var, add(s.min, s.extent)))
-                    return self.facts.under(within, self._inside, s)
-            case AttrStmt(IterVar() as iv) if s.key in _THREAD_KEYS:
-                self.facts.bind(iv.var, const(0, iv.var.dtype), s.value)
-            case LetStmt():
-                self.facts.enter(s)
-            case IfThenElse():
-                return self._if(s)
-            case Allocate() | BufferRealize():
-                self.memory.add(s)
-        return self._inside(s)
-
-    def _inside(self, s: Stmt) -> Stmt:
-        return map_children(s, self.stmt, self.expr)
-
-    def _if(self, s: IfThenElse) -> Stmt:
-        condition = self.expr(s.condition)
-        then_case = self.facts.under(_holding(s.condition), self.stmt, s.then_case)
-        else_case = s.else_case
-        if else_case is not None:
-            else_case = self.facts.under(self._failing(s.condition), self.stmt, else_case)
-        if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
-            return s
-        return IfThenElse(condition, then_case, else_case)
-
-    def _failing(self, condition: Expr) -> tuple[Expr, ...]:
-        """The facts known where `condition` does not hold."""
-        parts = tuple(conjuncts_of(condition))
-        if len(parts) > 1 or not _is_fact(parts[0]):
-            return ()
-        return (self.facts.analyzer.rewrite_simplify(not_(parts[0])),)
+        if isinstance(s, Allocate | BufferRealize):
+            self.memory.add(s)
+        return self.facts.map_children(s, self.stmt, self.expr)
 
     # -- expressions
 
@@ -124,8 +80,8 @@ class _Guard:
         condition, value, other = parts
         new = (
             self.expr(condition),
-            self.facts.under(_holding(condition), self.expr, value),
-            self.facts.under(self._failing(condition), self.expr, other),
+            self.facts.under(holding(condition), self.expr, value),
+            self.facts.under(self.facts.failing(condition), self.expr, other),
         )
         if isinstance(e, Call) and all(a is b for a, b in zip(new, parts, strict=True)):
             return e
@@ -144,18 +100,9 @@ class _Guard:
                 condition, value, other = e.children()
                 return (
                     self._is_free(condition)
-                    and self.facts.under(_holding(condition), self._is_free, value)
-                    and self.facts.under(self._failing(condition), self._is_free, other)
+                    and self.facts.under(holding(condition), self._is_free, value)
+                    and self.facts.under(self.facts.failing(condition), self._is_free, other)
                 )
         if is_opaque(e) or divides_by_unknown(e, self.facts.analyzer):
             return False
         return all(map(self._is_free, e.children()))
-
-
-def _holding(condition: Expr) -> tuple[Expr, ...]:
-    """The facts known where `condition` holds."""
-    return tuple(filter(_is_fact, conjuncts_of(condition)))
-
-
-def _is_fact(condition: Expr) -> bool:
-    return condition.dtype.lanes == 1 and is_lasting(condition)

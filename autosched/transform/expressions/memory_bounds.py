@@ -1,4 +1,4 @@
-"""Proofs that a load lies inside of its buffer's memory.
+"""Where an access lies in its buffer's memory, and proofs that it is inside.
 
 A[i, j] of (4, 8) elements is element 8 i + j of 32: j = -1 is inside of the memory unless i = 0.
 """
@@ -15,7 +15,7 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, const, ge, lt, mul, sub
-from autosched.tir.stmt import Allocate, BufferRealize
+from autosched.tir.stmt import Allocate, AllocateConst, BufferRealize
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,14 @@ class _Memory:
     """Contiguous memory: the type of its elements and their number."""
 
     dtype: DType
+    size: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The offsets of an access, which is inside if all are in [0, size)."""
+
+    offsets: tuple[Expr, ...]
     size: Expr
 
 
@@ -42,7 +50,7 @@ class MemoryBounds:
                 size = reduce(mul, buffer.shape, const(1))
                 self._memory[buffer.data] = _Memory(buffer.dtype, size)
 
-    def add(self, storage: Allocate | BufferRealize) -> None:
+    def add(self, storage: Allocate | AllocateConst | BufferRealize) -> None:
         """Add the memory that is allocated or realized inside of this statement."""
         if isinstance(storage, BufferRealize):
             self._regions[storage.buffer] = storage.bounds
@@ -61,21 +69,25 @@ class MemoryBounds:
                 index.dtype.lanes == 1 and self._is_within(index, r.min, r.extent)
                 for index, r in zip(load.indices, region, strict=True)
             )
+        places = self.places(buffer, load.indices)
+        return places is not None and all(
+            self._is_within(offset, IntImm(0), places.size) for offset in places.offsets
+        )
+
+    def places(self, buffer: Buffer, indices: Sequence[Expr]) -> Places | None:
+        """The first and the last element of an access; None if they or the size are unknown."""
         memory = self._memory.get(buffer.data)
-        if memory is None or not _is_compact(buffer) or len(buffer.shape) != len(load.indices):
-            return False
+        if memory is None or not _is_compact(buffer) or len(buffer.shape) != len(indices):
+            return None
         if buffer.dtype.value_bytes != memory.dtype.value_bytes:
-            return False
-        if not load.indices:
-            return True
-        *outer, last = load.indices
+            return None
+        if not indices:
+            return Places((), memory.size)
+        *outer, last = indices
         ends = _ends(last)
         if ends is None or any(index.dtype.lanes > 1 for index in outer):
-            return False
-        zero = IntImm(0)
-        return all(
-            self._is_within(_flat((*outer, end), buffer.shape), zero, memory.size) for end in ends
-        )
+            return None
+        return Places(tuple(_flat((*outer, end), buffer.shape) for end in ends), memory.size)
 
     def _is_within(self, index: Expr, low: Expr, extent: Expr) -> bool:
         """Whether the scalar `index` is in [low, low + extent)."""

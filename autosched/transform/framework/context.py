@@ -106,6 +106,7 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
     "tir.disable_vectorize": _FLAG,
     "tir.disable_storage_rewrite": _FLAG,
     "tir.disable_cse_tir": _FLAG,
+    "tir.instrument_bound_checkers": _FLAG,
     "tir.instrument_lwp": _FLAG,
     "tir.instr_siblings": ConfigKey(bool, True),
     "tir.lwp_max_depth": ConfigKey(int, 0, _COUNT),

@@ -44,6 +44,7 @@ OWN_PASSES = frozenset(
         "InjectPrefetch",
         "InjectSoftwarePipeline",
         "InjectVirtualThread",
+        "InstrumentBoundCheckers",
         "InstrumentProfileIntrinsics",
         "InterleaveFunctions",
         "JoinRows",
