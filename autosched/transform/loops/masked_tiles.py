@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import Expr, IntImm, Var
-from autosched.tir.kinds import loads_in
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import add, all_, const, le, mul
 from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import free_vars, substitute
+from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.loops.masked_values import Inequality, Ranges, range_of
 
 ROWS, COLUMNS, TERMS, LANES = 8, 32, 32, 128
@@ -49,7 +49,7 @@ def chain(s: Stmt) -> tuple[list[For], Stmt]:
 
 def unguarded(s: Stmt) -> Stmt:
     """What `s` does where conditions that read no memory hold, as those of the ends of tiles."""
-    while isinstance(s, IfThenElse) and s.else_case is None and not any(loads_in(s.condition)):
+    while isinstance(s, IfThenElse) and s.else_case is None and is_lasting(s.condition):
         s = s.then_case
     return s
 

@@ -165,6 +165,12 @@ BODIES = {
         for j in range(300):
             C[i * 2 + 1] = C[i * 2] + {STEP}
 """,
+    "a condition that reads memory": f"""
+    for i in range(64):
+        for j in range(300):
+            if A[i, 0] < 1.0:
+                C[i] = C[i] + {STEP}
+""",
     "no number": """
     for i in range(64):
         for j in range(300):
