@@ -128,4 +128,4 @@ def _object_code(definition: Callable[..., None], kinds: tuple[Kind, ...], targe
     from autosched.codegen.llvm_compile import compile_object
     from autosched.runtime.loops_as_tir import function_of
 
-    return compile_object(emit_llvm(function_of(definition, kinds), target), target, "light")
+    return compile_object(emit_llvm(function_of(definition, kinds), target), target, "scalar")

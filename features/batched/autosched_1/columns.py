@@ -65,7 +65,8 @@ def _write(block: FeatureRows, columns: Iterable[Column], first: int = 0) -> Non
 
 
 def _write_scaled(block: FeatureRows, columns: dict[int, Column]) -> None:
-    table = np.stack(list(columns.values())) + 1.0
+    table = np.stack(list(columns.values()), dtype=np.float64)
+    table += 1.0
     np.log2(table, out=table)
     for k, values in zip(columns, table, strict=True):
         block[k] = values
