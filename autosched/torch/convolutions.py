@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from autosched.torch.computation import Computation, NoRuleError, Shape, whole
 from autosched.torch.model_graph import arguments_of, shape_of
-from autosched.torch.moved import Elements, kind_of, moved_input
+from autosched.torch.moved import kind_of, moved_input
 from autosched.torch.operands import has_channels_last, storage_order, stored, unless_usual
 from autosched.torch.windows import (
     T,
@@ -41,11 +41,8 @@ class _Channels(NamedTuple):
     summed: tuple[str, ...]
 
 
-def convolution(node: Any, before: Elements | None = None) -> Computation:
-    """`aten.conv1d`, `conv2d` and `conv3d`, with numbers or a word for the padding.
-
-    `before` reads its input; without it an input is read through what only moves elements.
-    """
+def convolution(node: Any) -> Computation:
+    """`aten.conv1d`, `conv2d` and `conv3d`, with numbers or a word for the padding."""
     given = arguments_of(node)
     x, weight = given["input"], given["weight"]
     outputs, _, *kernel = shape_of(weight)
@@ -57,7 +54,7 @@ def convolution(node: Any, before: Elements | None = None) -> Computation:
     channels = _channels(inputs, outputs, given["groups"])
     depthwise = not channels.summed
     inner = () if depthwise else channels.input_sizes[-1:]
-    moved = before or moved_input(x)
+    moved = moved_input(x)
     text, source = stored("X", x, [(batch,), channels.input_sizes, *((s,) for s in sizes)])
 
     def element(places: Sequence[str]) -> str:
@@ -95,8 +92,7 @@ def convolution(node: Any, before: Elements | None = None) -> Computation:
         channels=channels.outputs,
         shapes=image.shapes,
         weights=("W",),
-        copies={"P": source.dtype} if before is None else {},
-        rounded={} if before is None else {"P": source.dtype},
+        copies={"P": source.dtype},
         order=unless_usual(order),
         within=() if moved is None else tuple(moved.nodes),
     )

@@ -18,7 +18,6 @@ from autosched.torch.computation import Computation, NoRuleError
 from autosched.torch.convolutions import convolution, transposed
 from autosched.torch.element_types import FLOATS, before_widening, is_float, name_of
 from autosched.torch.elementwise import FOLLOWERS, extended
-from autosched.torch.gated import gated
 from autosched.torch.model_graph import (
     SAME_ELEMENTS,
     Constants,
@@ -152,9 +151,8 @@ class Match:
 
     @property
     def place(self) -> str:
-        """Where its main operation is, or its first one: the module, or its own name."""
-        own = [node for node in self.nodes if node.target not in MOVES]
-        first = next((node for node in own if node.target in RULES), own[0])
+        """Where the first operation is: its module, or its own name."""
+        first = next(node for node in self.nodes if node.target not in MOVES)
         return place_of(first) or str(first.name)
 
     def by(self, other: Computation) -> Match:
@@ -237,7 +235,6 @@ def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation
     if not (is_contiguous(node) or in_images or (rule in _ORDERED and is_dense(node))):
         raise NoRuleError(stored_otherwise(node))
     found = root_mean_square(node, taken) or unit_vectors(node, taken)
-    found = found or gated(node, taken, constants)
     computation, nodes = found or ((alone := rule(node)), (*alone.within, node))
     computation, followers = extended(computation, nodes[-1], taken, constants)
     return _typed(computation, (*nodes, *followers))

@@ -53,7 +53,7 @@ _SPLITS = {
     _aten.unbind.int,
 }
 
-COMPUTED = {
+_COMPUTED = {
     _aten.neg.default: "(-{})",
     _aten.add.Tensor: "({} + {})",
     _aten.sub.Tensor: "({} - {})",
@@ -92,7 +92,7 @@ class Elements:
         if seen is not None:
             return self.text(*seen) if self._is_worth(node) else None
         rule = _RULES.get(node.target)
-        if rule is None and not (node.target in COMPUTED and not self.only_moved):
+        if rule is None and not (node.target in _COMPUTED and not self.only_moved):
             return None
         if not self.is_inner(node):
             return None
@@ -117,7 +117,7 @@ class Elements:
             return True
         while _viewed(view, ["0"] * len(shape_of(view))) is not None and only_user(view):
             view = view.args[0].args[0] if view.target is operator.getitem else view.args[0]
-        return view.op == "call_function" and (view.target in _RULES or view.target in COMPUTED)
+        return view.op == "call_function" and (view.target in _RULES or view.target in _COMPUTED)
 
     def is_inner(self, node: Any) -> bool:
         """Whether nothing else reads the node, and a kernel may compute it."""
@@ -321,7 +321,7 @@ def _computed(elements: Elements, node: Any, indices: Sequence[str]) -> str | No
         own = indices[len(indices) - len(shape) :]
         places = ["0" if size == 1 else i for i, size in zip(own, shape, strict=True)]
         texts.append(elements.text(each, places))
-    return COMPUTED[node.target].format(*texts)
+    return _COMPUTED[node.target].format(*texts)
 
 
 def _plus(index: str, amount: int) -> str:

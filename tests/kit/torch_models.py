@@ -75,24 +75,6 @@ class Residual(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is mis
         return self.act(self.norm2(self.second(y)) + self.down(x))
 
 
-class Excited(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
-    """Squeeze and excite between a depthwise convolution and one of 1x1 windows."""
-
-    def __init__(self, channels: int, window: Any = 1, **more: Any) -> None:
-        super().__init__()
-        self.apart: Any = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
-        self.less: Any = nn.Conv2d(channels, 2, 1)
-        self.more: Any = nn.Conv2d(2, channels, 1)
-        self.together: Any = nn.Conv2d(channels, 6, window, **more)
-
-    def gate(self, x: Tensor) -> Tensor:
-        return self.more(self.less(x.mean((2, 3), keepdim=True)).relu()).sigmoid()
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.apart(x).relu()
-        return self.together(x * self.gate(x)) + 1
-
-
 def small_cnn() -> Any:
     return filled(
         nn.Sequential(
