@@ -8,7 +8,7 @@ whole tiles of their product, and at least half of its remainder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -134,9 +134,7 @@ def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> _Limits:
             if len(parts) == len(axes) == 1:
                 limits[axes[0]] = replace(limits[axes[0]], inner=inner)
             elif len(parts) == len(axes):
-                tiles = max(limits[axis].tiles for axis in axes)
-                length = prod(limits[axis].length for axis in axes)
-                together.append((axes, _Limit(length, inner, tiles)))
+                together.append((axes, _joined([limits[axis] for axis in axes], inner)))
         elif isinstance(step, PragmaStep) and step.pipeline_stages:
             stage = state.stages[step.stage_id]
             name = stage.iters[step.iter_id].name.partition(".")[0].removesuffix("_c")
@@ -151,11 +149,15 @@ def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> _Limits:
                     limit = limits[axes[0]]  # each slice of the reduction has its tiles
                     limits[axes[0]] = replace(limit, inner=inner * limit.inner)
                 else:
-                    tiles = max(limits[axis].tiles for axis in axes)
-                    length = prod(limits[axis].length for axis in axes)
-                    together.append((axes, _Limit(length, inner, tiles)))
+                    together.append((axes, _joined([limits[axis] for axis in axes], inner)))
         state = state.apply(step)
     return _Limits(limits, together)
+
+
+def _joined(limits: Sequence[_Limit], inner: int) -> _Limit:
+    """What several axes must keep that are cut by `inner` as one loop."""
+    length = prod(limit.length for limit in limits)
+    return _Limit(length, inner, max(limit.tiles for limit in limits))
 
 
 def _parts(it: Iterator) -> list[Iterator]:
