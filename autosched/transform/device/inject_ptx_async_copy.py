@@ -66,10 +66,9 @@ class InjectPTXAsyncCopy(FunctionPass):
 
     A store is converted if it copies 4, 8 or 16 consecutive, aligned bytes from global to shared
     memory, or zeros if a condition does not hold. Indices are read from memory only where it holds.
-    Other stores stay. Commits and waits are not
-    changed. The same happens inside the attributes of InjectSoftwarePipeline; with `by_config`, and
-    without `tir.use_async_copy` in the context, only there. Raises ScheduleError for an async_scope
-    inside another one.
+    Other stores stay. Commits and waits are not changed. The same happens inside the attributes of
+    InjectSoftwarePipeline; with `by_config`, and without `tir.use_async_copy` in the context, only
+    there. Raises ScheduleError for an async_scope inside another one.
     """
 
     name: ClassVar[str] = "InjectPTXAsyncCopy"
