@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 
 def count(number: int, noun: str) -> str:
@@ -18,6 +18,12 @@ def count(number: int, noun: str) -> str:
 def numbered(name: str, taken: Container[str]) -> str:
     """`name` with the least number behind it that makes it none of `taken`: `A_1`, `A_2`."""
     return next(each for k in itertools.count(1) if (each := f"{name}_{k}") not in taken)
+
+
+def either(choices: Iterable[str]) -> str:
+    """The choices as one allows them: `0 or 1`, `2, 4 or 6`."""
+    *others, last = choices
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def shortened(text: str, most: int, end: str = "...") -> str:

@@ -14,6 +14,7 @@ from autosched.search.ranking_quality import Quality
 from autosched.session.yardsticks import Yardsticks
 from autosched.task import Task
 from autosched.words import in_shell
+from autosched.workloads.winograd import faster_convolution
 
 
 def report(
@@ -68,6 +69,14 @@ def report(
     spent = ", ".join(f"{name} {s:.1f} s" for name, s in progress.seconds.items())
     labelled("trials", _trials_text(progress))
     labelled("time", spent)
+    faster = _faster(result.task)
+    if faster is not None:
+        sizes = " ".join(f"{name}={size}" for name, size in faster["args"].items())
+        labelled(
+            "faster",
+            f"`autosched tune {faster['op']} {sizes}` computes the same of weights that "
+            "autosched.winograd_weights transforms, often in less than half of the time",
+        )
     plain(f"records   {path}")
     if not result.failed:  # the file may be empty, and the reason says how to go on
         plain(next_line([progress.task], path))
@@ -85,6 +94,11 @@ def quality_text(quality: Quality) -> str:
     """`rank accuracy 0.68, top-8 recall 0.75`; the recall only for more than eight candidates."""
     text = f"rank accuracy {quality.rank_accuracy:.2f}"
     return text + (f", top-8 recall {quality.top8_recall:.2f}" if quality.candidates > 8 else "")
+
+
+def _faster(task: Task) -> dict[str, Any] | None:
+    """The workload that computes what `task` does in less time."""
+    return faster_convolution(task.workload.to_json()) if task.target.kind == "cpu" else None
 
 
 def _trials_text(progress: Progress) -> str:
@@ -144,6 +158,7 @@ def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]
         "race": None if final is None or race is None else race.to_json(final.again.seconds),
         "peer": None if known.peer is None else known.peer.to_json(),
         "peer_missing": known.missing or None,
+        "faster": _faster(result.task),
         "quality": [q.to_json() for q in progress.quality],
         "records": str(path),
         "interrupted": result.interrupted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autosched import workloads
 from autosched.cli.console import plain, say, text_width
 from autosched.cli.table import table
+from autosched.words import either
 
 
 def run(name: str | None) -> None:
@@ -21,8 +22,10 @@ def run(name: str | None) -> None:
     say(workload.doc, "    ")
     plain("\narguments:")
     for key, default in workload.args.items():
-        least = workload.least.get(key, 1)
+        values = f"integer >= {workload.least.get(key, 1)}"
+        if key in workload.choices:
+            values = either(map(str, workload.choices[key]))
         needed = "required" if default is None else f"default {default}"
-        say(f"{key:12} integer >= {least}, {needed}", "    ")
+        say(f"{key:12} {values}, {needed}", "    ")
     for key in workload.types.names:
         say(f"{key:12} {workload.types.meaning(key)}", "    ")

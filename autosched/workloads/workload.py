@@ -17,6 +17,7 @@ from autosched.te.operations.operation import LAYOUT_FREE
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
 from autosched.tir.expr import IntImm
+from autosched.words import either
 from autosched.workloads.numpy_version import NumpyVersion
 from autosched.workloads.type_rules import TypeRules
 from autosched.workloads.types import Types
@@ -35,7 +36,7 @@ class Workload:
     """A named computation with its NumPy reference.
 
     - `args`: the integer arguments, in the positional order of Ansor's workload keys, with their
-      defaults (None: required). They are at least 1, or what `least` says.
+      defaults (None: required). They are at least 1, or what `least` says, or one of `choices`.
     - `define`: `define(types=..., **args)` returns the tensors.
     - `compute`: `compute(inputs, **args)` returns the results in float64 or the integers' type.
     - `types`: the rules for the arguments that name types.
@@ -52,6 +53,7 @@ class Workload:
     compute: Callable[..., list[Array]]
     types: TypeRules = field(default_factory=TypeRules)
     least: Mapping[str, int] = field(default_factory=lambda: {"padding": 0})
+    choices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     check: Callable[..., str | None] | None = None
     draw: Callable[[np.random.Generator, list[Array]], list[Array]] | None = None
@@ -101,14 +103,17 @@ class Workload:
                 f"workload {self.name}: argument {key} must be an integer, found "
                 f"{type(value).__name__} {value!r}"
             )
-        least = self.least.get(key, 1)
-        if value < least:
+        least, choices = self.least.get(key, 1), self.choices.get(key)
+        problem = None
+        if choices is not None:
+            problem = None if value in choices else either(map(str, choices))
+        elif value < least:
+            problem = f"at least {least}"
+        elif value > MAX_SIZE:
+            problem = f"at most {MAX_SIZE}"
+        if problem is not None:
             raise ConfigError(
-                f"workload {self.name}: argument {key} must be at least {least}, found {value}"
-            )
-        if value > MAX_SIZE:
-            raise ConfigError(
-                f"workload {self.name}: argument {key} must be at most {MAX_SIZE}, found {value}"
+                f"workload {self.name}: argument {key} must be {problem}, found {value}"
             )
         return int(value)
 

@@ -141,6 +141,18 @@ def test_json_is_all_there_is_on_standard_output(run: Callable[..., tuple[int, s
     assert 0 <= found["quality"][0]["rank_accuracy"] <= 1
 
 
+def test_a_convolution_with_fewer_multiplications_is_named(
+    run: Callable[..., tuple[int, str, str]],
+) -> None:
+    sizes = "N=1 H=14 W=14 CI=16 CO=16"
+    plain = f"conv2d_nhwc {sizes} KH=3 KW=3 stride=1 padding=1".split()
+    own = *plain, "--trials", "1", "--set", "cost_model.kind=random"
+    _, out, _ = run(*own)
+    assert f"`autosched tune conv2d_winograd_nhwc {sizes} padding=1`" in out
+    assert json.loads(run(*own, "--json")[1])["faster"]["op"] == "conv2d_winograd_nhwc"
+    assert json.loads(run("a.yaml", "--json")[1])["faster"] is None
+
+
 def test_the_share_of_the_peak(run: Callable[..., tuple[int, str, str]]) -> None:
     _, out, err = run("a.yaml")
     assert "of peak)" in out

@@ -1,5 +1,7 @@
 """Winograd's algorithm: its matrices, its weights, and the convolution that comes out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,14 @@ from autosched import workloads
 from autosched.driver import build_steps
 from autosched.errors import ConfigError
 from autosched.runtime.cpu import load
+from autosched.task import Task
 from autosched.workloads.convolution import conv2d_nhwc_reference
-from autosched.workloads.winograd import TILES, matrices, winograd_weights
+from autosched.workloads.winograd import (
+    TILES,
+    faster_convolution,
+    matrices,
+    winograd_weights,
+)
 
 
 @pytest.mark.parametrize("tile", TILES)
@@ -99,9 +107,59 @@ def test_other_weights_are_refused(shape: tuple[int, ...], tile: int) -> None:
 
 @pytest.mark.parametrize(
     "args, problem",
-    [({"tile": 5}, "tile=5"), ({"relu": 2}, "relu=2"), ({"H": 1, "padding": 0}, "H=1")],
+    [
+        ({"tile": 5}, "tile must be 2, 4 or 6, found 5"),
+        ({"relu": 2}, "relu must be 0 or 1, found 2"),
+        ({"H": 1, "padding": 0}, "H=1"),
+    ],
 )
 def test_wrong_arguments(args: dict[str, int], problem: str) -> None:
     sizes = {"N": 1, "H": 8, "W": 8, "CI": 4, "CO": 4}
     with pytest.raises(ConfigError, match=rf"conv2d_winograd_nhwc: argument {problem}"):
         workloads.get("conv2d_winograd_nhwc").tensors(**{**sizes, **args})
+
+
+PLAIN: dict[str, Any] = {
+    "N": 1,
+    "H": 14,
+    "W": 14,
+    "CI": 16,
+    "CO": 16,
+    "KH": 3,
+    "KW": 3,
+    "stride": 1,
+    "padding": 1,
+}
+
+
+def test_what_a_plain_convolution_is_by_winograds_algorithm() -> None:
+    plain = Task.from_workload("conv2d_nhwc", **PLAIN)
+    faster = faster_convolution(plain.workload.to_json())
+    assert faster is not None
+    tiles = Task.from_json_workload(faster, "cpu")
+    image, weights = plain.inputs()
+    transformed = winograd_weights(weights)
+    (found,), (expected,) = tiles.reference([image, transformed]), plain.reference([image, weights])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"KH": 1},
+        {"stride": 2},
+        {"dilation": 2},
+        {"groups": 2},
+        {"dtype": "float64"},
+        {"in_dtype": "int8"},
+        {"CO": 15},
+        {"H": 12, "W": 16},  # 3 x 4 tiles
+    ],
+)
+def test_where_it_would_not_be_equal_or_not_faster(other: dict[str, Any]) -> None:
+    plain = Task.from_workload("conv2d_nhwc", **{**PLAIN, **other})
+    assert faster_convolution(plain.workload.to_json()) is None
+
+
+def test_another_operator_has_none() -> None:
+    assert faster_convolution({"op": "matmul", "args": {"dtype": "float32"}}) is None
