@@ -11,7 +11,7 @@ from typing import Any
 from autosched.arguments import found, integer
 from autosched.cpu_caches import cache_sizes
 from autosched.cpu_cores import hardware_threads, physical_cores, usable_cores
-from autosched.cpu_features import host_features
+from autosched.cpu_features import enabled, features_of, host_features
 from autosched.errors import ConfigError
 from autosched.words import count
 
@@ -130,6 +130,8 @@ class Target:
     - `arch`: CUDA's name of the architecture, e.g. sm_90.
     - `caches`: the bytes of the CPU's L1, L2 and L3, empty where they are not known. They are
       recorded with a task, so that features that depend on them are the same on every machine.
+    - `chosen_cpu`: the user chose `cpu`; it need not be this machine's. The code stays as it is
+      wherever it runs, and tasks are not those of machines' own CPUs.
     - `tf32`: a GPU may round the factors of float32 products to 10 bits of mantissa
       (docs/tensor_intrinsics.md). That makes another task, with its own tolerance.
     """
@@ -144,6 +146,7 @@ class Target:
     arch: str = ""
     caches: tuple[int, ...] = ()
     tf32: bool = False
+    chosen_cpu: bool = False
 
     @property
     def is_gpu(self) -> bool:
@@ -188,8 +191,9 @@ class Target:
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary, the input of `from_json`."""
         fields_ = asdict(self)
-        if not self.tf32:
-            del fields_["tf32"]
+        for name in ("tf32", "chosen_cpu"):
+            if not fields_[name]:
+                del fields_[name]
         return fields_
 
     @classmethod
@@ -220,19 +224,56 @@ class Target:
         return f"cuda ({self.arch}{', tf32' if self.tf32 else ''})"
 
 
-def cpu_target(threads: int | None = None, **hardware: int) -> Target:
-    """This machine's CPU; `hardware` overrides fields of HardwareParams.
+def cpu_target(threads: int | None = None, cpu: str = "", **hardware: int) -> Target:
+    """This machine's CPU, or the one that LLVM calls `cpu` beside this machine's caches.
+
+    `hardware` overrides fields of HardwareParams. Raises ConfigError for a CPU that LLVM does not
+    know, or of another architecture than this machine's.
 
     >>> cpu_target(threads=2, cache_line_bytes=128).hardware.cache_line_bytes
     128
     """
-    cpu, features, triple = _host()
+    own, features, triple = _host()
+    if cpu:
+        features = _features_of(cpu, triple)
     if threads is None:
         threads = min(usable_cores(), MAX_THREADS)
     threads = integer("threads", threads, 1)
     params = _override(HardwareParams.default("cpu", threads=threads), hardware)
     width = _vector_bytes(features)
-    return Target("cpu", params, threads, cpu, features, triple, width, caches=cache_sizes())
+    return Target(
+        "cpu",
+        params,
+        threads,
+        cpu or own,
+        features,
+        triple,
+        width,
+        caches=cache_sizes(),
+        chosen_cpu=bool(cpu),
+    )
+
+
+def vector_bytes_of(cpu: str) -> int:
+    """The width of the vector registers of the CPU that LLVM calls `cpu`; 16 if it is unknown."""
+    return _vector_bytes(features_of(cpu) or "")
+
+
+def lacking(target: Target) -> list[str]:
+    """The features of a CPU target's code that this machine lacks, in order."""
+    _, here, _ = _host()
+    return sorted(enabled(target.features) - enabled(here))
+
+
+def require_runs_here(target: Target) -> None:
+    """Raise ConfigError if code for a CPU that the user chose cannot run on this machine's."""
+    missing = lacking(target) if target.chosen_cpu else []
+    if missing:
+        raise ConfigError(
+            f"target.cpu: code for {target.cpu} cannot run here: this machine's {_host()[0]} lacks "
+            f"{', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}; measure on a machine "
+            "that has them (target.hosts), or choose an older CPU"
+        )
 
 
 def cuda_target(arch: str = "sm_80", *, tf32: bool = False, **hardware: int) -> Target:
@@ -253,6 +294,7 @@ def make_target(
     kind: str,
     *,
     threads: int | None = None,
+    cpu: str = "",
     arch: str = "",
     tf32: bool = False,
     **hardware: int,
@@ -260,7 +302,9 @@ def make_target(
     """The target of `kind` (cpu or cuda). Raises ConfigError for another kind."""
     _check_gpu(kind, arch, tf32)
     if kind == "cpu":
-        return cpu_target(threads, **hardware)
+        return cpu_target(threads, cpu, **hardware)
+    if cpu:
+        raise ConfigError("target.cpu: expected a target of kind cpu, found cuda; leave it out")
     if kind == "cuda":
         return cuda_target(arch or "sm_80", tf32=tf32, **hardware)
     raise ConfigError(f"target kind: found {kind!r}, expected cpu or cuda")
@@ -365,6 +409,18 @@ def _host() -> tuple[str, str, str]:
     return str(llvm.get_host_cpu_name()), host_features(), str(llvm.get_process_triple())
 
 
+def _features_of(cpu: str, triple: str) -> str:
+    if not isinstance(cpu, str):
+        raise ConfigError(f"target.cpu: expected a name, {found(cpu)}")
+    features = features_of(cpu)
+    if features is None:
+        raise ConfigError(
+            f"target.cpu: LLVM makes no code for {cpu!r:.40} of {triple.split('-')[0]}, expected a "
+            "name such as x86-64-v3, skylake-avx512 or neoverse-n1; leave it out for this machine's"
+        )
+    return features
+
+
 def kind_of_triple(triple: str) -> tuple[str, str]:
     """The processor and system in an LLVM triple; code links only where both are equal.
 
@@ -378,10 +434,10 @@ def kind_of_triple(triple: str) -> tuple[str, str]:
 
 
 def _vector_bytes(features: str) -> int:
-    enabled = set(features.split(","))
-    if "+avx512f" in enabled:
+    there = enabled(features)
+    if "avx512f" in there:
         return 64
-    return 32 if "+avx2" in enabled or "+avx" in enabled else 16
+    return 32 if "avx2" in there or "avx" in there else 16
 
 
 def require_threads(where: str, threads: int) -> None:

@@ -293,8 +293,8 @@ class Task:
     def key(self) -> str:
         """16 hex digits that identify the task.
 
-        They depend on computation, target kind, threads, hardware, tf32, layout, chosen inputs and
-        lowering. Which inputs are layout-free matters only with a layout rewrite.
+        They depend on computation, target kind, threads, hardware, tf32, a chosen CPU, layout,
+        chosen inputs and lowering. Which inputs are layout-free matters only with a layout rewrite.
         """
         workload = self.workload.to_json()
         if self.layout == LayoutOption.NO_REWRITE:
@@ -307,6 +307,7 @@ class Task:
             "threads": self.target.threads,
             "hardware": self.target.hardware.as_list(),
             **({"tf32": True} if self.target.tf32 else {}),
+            **({"cpu": self.target.cpu} if self.target.chosen_cpu else {}),
             **self._asked(),
         }
         text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
@@ -321,6 +322,8 @@ class Task:
         title = self.workload.title
         if self.target.tf32:
             title += ", tf32 allowed"
+        if self.target.chosen_cpu:
+            title += f", code for {self.target.cpu}"
         if self.chosen_inputs:
             title += f", chosen inputs {', '.join(name for name, _ in self.chosen_inputs)}"
         if self.lowering:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -28,7 +27,7 @@ from autosched.state.steps import (
     steps_from_json,
     steps_to_json,
 )
-from autosched.target import HardwareParams, Target, parse_arch
+from autosched.target import HardwareParams, Target, parse_arch, vector_bytes_of
 from autosched.task import Task
 from autosched.words import told, visible
 from autosched.workloads import WORKLOADS
@@ -112,18 +111,24 @@ def _target(entry: list[Any]) -> Target:
     )
     if kind == "cuda":
         return Target(kind, hardware, arch=_arch(words))
-    return Target(kind, hardware, max(hardware.num_cores, 1))
+    width = vector_bytes_of(_value(words, "mcpu"))
+    return Target(kind, hardware, max(hardware.num_cores, 1), vector_bytes=width)
 
 
 def _arch(words: list[str]) -> str:
-    """The architecture after `-arch=` among the words of a target; empty where there is none."""
-    for word in words:
-        arch = word.removeprefix("-arch=")
-        if arch != word:
-            with suppress(ConfigError):
-                parse_arch(arch)
-                return arch
-    return ""
+    """The architecture among the words of a target; empty where there is none."""
+    arch = _value(words, "arch")
+    try:
+        parse_arch(arch)
+    except ConfigError:
+        return ""
+    return arch
+
+
+def _value(words: list[str], option: str) -> str:
+    """The last value of an option of TVM's, `-arch=sm_80`; empty where there is none."""
+    start = f"-{option}="
+    return next((w.removeprefix(start) for w in reversed(words) if w.startswith(start)), "")
 
 
 def _problem(text: str) -> str:

@@ -1,11 +1,12 @@
 """The instructions of the CPU: LLVM's list, and what it leaves out on ARM."""
 
+import platform
 from pathlib import Path
 
 import pytest
 from llvmlite import binding as llvm
 
-from autosched.cpu_features import host_features
+from autosched.cpu_features import enabled, features_of, host_features
 from autosched.te.intrin.registry import INSTRUCTIONS
 
 NEOVERSE_V1 = (
@@ -46,3 +47,31 @@ def test_what_only_some_cores_have_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["none", "."])
 def test_where_linux_says_nothing_it_is_llvms_list(tmp_path: Path, name: str) -> None:
     assert host_features(tmp_path / name) == llvm.get_host_cpu_features().flatten()
+
+
+X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="these are CPUs of x86-64")
+
+
+@X86
+@pytest.mark.parametrize(
+    ("cpu", "there", "missing"),
+    [
+        ("x86-64", {"sse2", "cx8"}, {"sse3", "avx"}),
+        ("x86-64-v3", {"avx2", "fma", "bmi2"}, {"avx512f", "aes"}),
+        ("skylake-avx512", {"avx512f", "avx512vl", "aes"}, {"avx512vnni"}),
+        ("znver5", {"avx512vnni", "avx512bf16", "avxvnni"}, {"amx-tile", "avx512fp16"}),
+    ],
+)
+def test_other_cpus_have_what_llvm_knows(cpu: str, there: set[str], missing: set[str]) -> None:
+    features = features_of(cpu)
+    assert features is not None
+    named = {word[1:] for word in features.split(",")}
+    assert named == {word[1:] for word in host_features().split(",")}
+    assert there <= enabled(features) <= named - missing
+
+
+@X86
+@pytest.mark.parametrize("cpu", ["", "none", "i386", "cortex-a72", "native", "znver4 ", 'a"="b'])
+def test_what_is_no_cpu_of_this_kind(cpu: str) -> None:
+    """Of i386 LLVM makes no 64-bit code: it ends the process."""
+    assert features_of(cpu) is None

@@ -1,11 +1,13 @@
 """Targets and hardware parameters."""
 
 import json
+import platform
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from autosched.cpu_features import enabled
 from autosched.driver import pipeline_of
 from autosched.errors import ConfigError
 from autosched.features.autosched_1.machine import machine_of
@@ -17,9 +19,12 @@ from autosched.target import (
     cpu_target,
     cuda_target,
     make_target,
+    require_runs_here,
     require_threads,
 )
 from autosched.task import Task
+
+X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="these are CPUs of x86-64")
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
@@ -158,3 +163,36 @@ def test_processors_have_so_many_vector_registers(
     assert machine_of(target).core == Core(vector_bytes, registers)
     task = replace(Task.from_workload("matmul", M=8, N=8, K=8), target=target)
     assert SearchSpace(task).context.core == Core(vector_bytes, registers)
+
+
+@X86
+def test_a_cpu_may_be_chosen() -> None:
+    own, target = cpu_target(2), cpu_target(2, "x86-64-v3")
+    assert str(target) == "cpu (x86-64-v3, 2 threads, 256-bit vectors)"
+    assert (target.caches, target.hardware, target.triple) == (own.caches, own.hardware, own.triple)
+    assert {"avx2"} <= enabled(target.features)
+    assert Target.from_json(json.loads(json.dumps(target.to_json()))) == target
+    assert "chosen_cpu" not in own.to_json()
+    assert make_target("cpu", threads=2, cpu="x86-64-v3") == target
+    tasks = [Task.from_workload("matmul", M=8, N=8, K=8, target=t) for t in (own, target)]
+    assert tasks[1].name == "matmul(M=8, N=8, K=8), code for x86-64-v3"
+    assert tasks[0].key != tasks[1].key == Task.from_json(tasks[1].to_json()).key
+
+
+@pytest.mark.parametrize("cpu", ["none", "x86-64-v3 ", 3])
+def test_a_cpu_that_llvm_does_not_know(cpu: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^target.cpu: (LLVM makes no code for|expected a name)"):
+        cpu_target(cpu=cpu)
+
+
+def test_no_cpu_is_chosen_for_a_gpu() -> None:
+    with pytest.raises(ConfigError, match=r"target.cpu: expected a target of kind cpu, found cuda"):
+        make_target("cuda", cpu="x86-64-v3")
+
+
+def test_code_for_a_chosen_cpu_that_cannot_run_here() -> None:
+    target = replace(cpu_target(), cpu="future", features="+none_such,+sse2", chosen_cpu=True)
+    with pytest.raises(ConfigError, match=r"target.cpu: code for future cannot run here: .* lacks"):
+        require_runs_here(target)
+    require_runs_here(replace(target, chosen_cpu=False))  # one that was recorded is rebuilt
+    require_runs_here(replace(target, features=""))

@@ -147,6 +147,9 @@ class TargetSection(_Section):
     threads: PositiveInt | None = Field(
         default=None, description="worker threads of parallel loops"
     )
+    cpu: str | None = Field(
+        default=None, description="LLVM's name of a CPU to make code for, e.g. x86-64-v3"
+    )
     arch: str | None = Field(default=None, description="CUDA architecture, e.g. sm_90")
     tf32: bool = Field(
         default=False,
@@ -174,6 +177,7 @@ class TargetSection(_Section):
         return make_target(
             self.kind,
             threads=self.threads,
+            cpu=self.cpu or "",
             arch=self.arch or "",
             tf32=self.tf32,
             **self.hardware.model_dump(exclude_none=True),

@@ -124,7 +124,7 @@ def _suspect(workload: WorkloadSection, message: str) -> Location:
             return ("workload", start)
     if message.startswith("inputs: "):
         return ("inputs", message.split(":")[1].strip())
-    for name in ("threads", "arch", "tf32"):
+    for name in ("threads", "cpu", "arch", "tf32"):
         if message.startswith(f"target.{name}:"):
             return ("target", name)
     if message.startswith("lowering: "):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from functools import lru_cache
 from typing import NamedTuple
 
+from autosched.cpu_features import UNKNOWN
 from autosched.target import Target, cpu_target
 
 # LLVM warns of an unknown CPU, and then it may end the process ("64-bit code requested on a
@@ -27,7 +27,6 @@ machine = family.create_target_machine(cpu=cpu, features=features)
 module = llvm.parse_assembly("define void @f() { ret void }")
 machine.emit_assembly(module)
 """
-_UNKNOWN = re.compile(r"^'(.*)' is not a recognized (?:processor|feature)", re.MULTILINE)
 
 
 class Answer(NamedTuple):
@@ -55,7 +54,7 @@ def ask_llvm(target: Target) -> Answer:
 def _asked(triple: str, cpu: str, features: str) -> Answer:
     words = [sys.executable, "-P", "-c", _PROBE, triple, cpu, features]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    names = list(dict.fromkeys(_UNKNOWN.findall(done.stderr)))
+    names = list(dict.fromkeys(UNKNOWN.findall(done.stderr)))
     unused = tuple(name for name in names if name.startswith("-"))
     problem = ""
     if done.returncode != 0:

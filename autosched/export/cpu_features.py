@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from autosched.cpu_features import enabled
+
 EAX, EBX, ECX, EDX = range(4)
 _EXTENDED = 0x80000001
 _APX = ("egpr", "push2pop2", "ppx", "ndd", "ccmp", "nf", "cf", "zu")
@@ -49,7 +51,7 @@ _AVX, _AVX512, _EGPR = 0x6, 0xE6, 1 << 19  # of XCR0: register state that the op
 
 def needed(features: str) -> dict[str, Bit]:
     """The bits that code for LLVM's `features` (`+avx2,-sse4a`) needs, by name."""
-    wanted = {word[1:] for word in features.split(",") if word.startswith("+")}
+    wanted = enabled(features)
     return {name: bit for name, bit in BITS.items() if name in wanted}
 
 

@@ -164,7 +164,7 @@ def _by_computation(
         if key not in matched:
             parts = ("workload", "layout_rewrite", "inputs", "lowering")
             same = [task.entry.get(name) for name in parts]
-            target = [target_of(task.entry).get(name) for name in ("kind", "tf32")]
+            target = [target_of(task.entry).get(name) for name in ("kind", "tf32", "chosen_cpu")]
             computation = json.dumps([*same, *target], sort_keys=True)
             found.setdefault(computation, []).append(key)
     return found

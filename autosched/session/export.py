@@ -28,7 +28,7 @@ from autosched.measure.tolerance import tolerances
 from autosched.output_file import real_path
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
-from autosched.session.this_cpu import for_this_cpu, is_this_cpu
+from autosched.session.this_cpu import for_this_cpu, is_for_here
 from autosched.target import cpu_target, kind_of_triple
 from autosched.task import Task
 from autosched.words import count, last_line
@@ -282,7 +282,7 @@ def _others(
             continue
         if any(wanted.name == c.task.name for c in found):
             continue
-        here = is_this_cpu(wanted.target)
+        here = is_for_here(wanted.target)
         other = nearest(wanted, candidates, _compared if here else _built)
         found.append(replace(other, checked="when it was exported") if here else other)
         compared = "compared with NumPy" if here else "not run: it is for another CPU"

@@ -17,7 +17,7 @@ from autosched.runtime.cuda_loader import GpuKernel
 from autosched.session.api import run, shows_progress
 from autosched.session.kernel_cache import Found, KernelCache
 from autosched.session.settings import TuneSettings
-from autosched.session.this_cpu import is_this_cpu
+from autosched.session.this_cpu import is_for_here
 from autosched.session.tuned import TunedKernel
 from autosched.target import Target, cpu_target
 from autosched.task import Task
@@ -155,7 +155,7 @@ def _tuned(cache: KernelCache, task: Task, settings: TuneSettings, *, again: boo
 
 def _for_here(task: Task) -> Task:
     """The task with the code generation settings of this CPU, if it has another's; same key."""
-    if task.target.is_gpu or is_this_cpu(task.target):
+    if task.target.is_gpu or is_for_here(task.target):
         return task
     target = replace(cpu_target(task.target.threads), hardware=task.target.hardware)
     return replace(task, target=target)

@@ -43,7 +43,7 @@ from autosched.session.race import Final, final
 from autosched.session.reading import Earlier, earlier_records
 from autosched.session.this_cpu import Place
 from autosched.session.yardsticks import Yardsticks, compare, compare_alone
-from autosched.target import require_threads
+from autosched.target import require_runs_here, require_threads
 from autosched.task import Task
 from autosched.user_warning import Tell
 from autosched.words import count
@@ -129,6 +129,7 @@ class Session:
             replace(task.lowering).require()  # checks files as they are now: processes load them
             if not task.target.is_gpu and not (measure and measure.hosts):
                 require_threads(f"{task.name}: threads", task.target.threads)
+                require_runs_here(task.target)
         for task in tasks[1:]:
             if task.target.kind != tasks[0].target.kind:
                 raise ConfigError(

@@ -13,7 +13,7 @@ from autosched.measure.environment import cpu_model
 from autosched.measure.gpu_environment import gpu_names
 from autosched.measure.records import Record, target_of
 from autosched.measure.standing import best_of
-from autosched.target import Target, cpu_target
+from autosched.target import Target, cpu_target, lacking
 from autosched.task import Task
 from autosched.words import visible
 
@@ -38,9 +38,14 @@ class Place:
         return cls(tasks[0].target, cpu)
 
 
-def is_this_cpu(target: Target) -> bool:
-    """Whether code for `target` is code for this machine's CPU: its model and features."""
+def is_for_here(target: Target) -> bool:
+    """Whether code for `target` is as it should be here: for this machine's model and features.
+
+    Code for a CPU that the user chose is, if this machine can run it.
+    """
     here = cpu_target()
+    if target.chosen_cpu:
+        return target.triple == here.triple and not lacking(target)
     return (target.triple, target.cpu, target.features) == (here.triple, here.cpu, here.features)
 
 
@@ -72,7 +77,8 @@ def measured_here(
         return False
     if target.get("kind") != "cpu":
         return gpu is None or gpu_names(environments.get(record.environment, {})) == (gpu,)
-    code = _code_here() if place is None else _code_of(place.target)
+    chosen = target.get("chosen_cpu", False)  # these are compared with records of their kind only
+    code = () if chosen else _code_here() if place is None else _code_of(place.target)
     if any(target.get(name) != value for name, value in code):
         return False
     model = environments.get(record.environment, {}).get("cpu")
@@ -184,6 +190,6 @@ def for_this_cpu(task: Task) -> Task:
     """
     if task.target.is_gpu:
         raise ConfigError(f"{task.name} was recorded for CUDA; only CPU candidates can be run here")
-    if is_this_cpu(task.target):
+    if is_for_here(task.target):
         return task
     return replace(task, target=replace(cpu_target(), hardware=task.target.hardware))

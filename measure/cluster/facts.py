@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from autosched.cpu_cores import hardware_threads
+from autosched.cpu_features import enabled
 from autosched.errors import ConfigError
 from autosched.measure.environment import fingerprint
 from autosched.target import Target, cpu_target
@@ -106,11 +107,13 @@ def version_problem(host: str, found: Mapping[str, str], expected: Mapping[str, 
 
 def misfit(facts: NodeFacts, target: Target) -> str:
     """Why a node cannot measure for a CPU target; empty when it can."""
-    if (target.triple, target.cpu) != (facts.code["triple"], facts.code["cpu"]):
-        found = f"{facts.code['cpu']} ({facts.code['triple']})"
-        return f"{found}, expected {target.cpu} ({target.triple})"
-    lacks = set(_enabled(target.features)) - set(_enabled(facts.code["features"]))
-    more = set(_enabled(facts.code["features"])) - set(_enabled(target.features))
+    chosen = target.chosen_cpu  # any CPU will do that runs its code
+    own = facts.code["cpu"]
+    if (target.triple, target.cpu) != (facts.code["triple"], own if not chosen else target.cpu):
+        return f"{own} ({facts.code['triple']}), expected {target.cpu} ({target.triple})"
+    here = enabled(facts.code["features"])
+    lacks = enabled(target.features) - here
+    more = frozenset() if chosen else here - enabled(target.features)
     if lacks or more:
         said = [f"lacks {_some(lacks)}"] if lacks else []
         said += [f"has {_some(more)} beside"] if more else []
@@ -153,11 +156,7 @@ def measuring(
     return [host for host in fit if host not in why], why
 
 
-def _enabled(features: str) -> list[str]:
-    return [name for name in features.split(",") if name.startswith("+")]
-
-
-def _some(names: set[str]) -> str:
+def _some(names: Collection[str]) -> str:
     first = sorted(names)[:3]
     more = len(names) - len(first)
     return ", ".join(first) + (f" and {more} more" if more else "")

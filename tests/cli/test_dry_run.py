@@ -1,6 +1,7 @@
 """`autosched tune --dry-run`: what is sampled, and why candidates are refused."""
 
 import json
+import platform
 import re
 from pathlib import Path
 
@@ -127,3 +128,16 @@ def test_without_nvrtc_the_rest_is_shown(cli: Cli, tmp_path: Path) -> None:
     assert done.status == 0
     assert "6 lowered, verified and featurised, 0 refused\nnot compiled: NVRTC, which" in done.out
     assert "# candidate 0: " in done.out
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="these are CPUs of x86-64")
+def test_the_search_for_a_cpu_that_is_not_this_one(cli: Cli) -> None:
+    small = ["matmul", "M=64", "N=64", "K=64", "in_dtype=int8", "acc_dtype=int32"]
+    done = cli("tune", *small, "--dry-run", "--set", "target.cpu=sapphirerapids")
+    assert "on cpu (sapphirerapids, " in done.out
+    assert "tensorize mt" in done.out  # tiles of AMX
+    done = cli("tune", *small, "--dry-run", "--set", "target.cpu=nehalem")
+    assert ("128-bit vectors" in done.out, "tensorize mt" in done.out) == (True, False)
+    done = cli("tune", *small, "--set", "target.cpu=none")
+    assert done.status == 2
+    assert done.err.startswith("error: --set target.cpu=none: target.cpu: LLVM makes no code for")

@@ -1,6 +1,7 @@
 """Ansor v0.6 lines: read, written, and unchanged by the way there and back."""
 
 import json
+import platform
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -204,6 +205,23 @@ def test_a_failure_has_the_number_of_its_stage(stage: str, kind: str, number: in
     failed = result.failed(Failure(stage, kind, "why"))
     (costs, error, *_) = json.loads(ansor_log.format_line(task, steps, failed, 0))["r"]
     assert (costs, error) == ([1e10], number)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPUs of x86-64 are known there")
+@pytest.mark.parametrize(
+    ("words", "width"),
+    [
+        ("llvm -keys=cpu -mcpu=skylake-avx512 -num-cores=2", 64),
+        ("llvm -mcpu=core-avx2", 32),
+        ("llvm -mcpu=nehalem", 16),
+        ("llvm -mcpu=cortex-a72 -mtriple=aarch64-linux-gnu", 16),
+        ("llvm", 16),
+    ],
+)
+def test_a_line_is_for_the_vectors_of_the_cpu_that_it_names(words: str, width: int) -> None:
+    """Features of the candidates depend on them; code is made for no CPU but this machine's."""
+    task, *_ = ansor_log.parse(json.loads(WORKED.replace("llvm -keys=cpu -mcpu=core-avx2", words)))
+    assert (task["target"]["vector_bytes"], task["target"]["cpu"]) == (width, "")
 
 
 @pytest.mark.parametrize(

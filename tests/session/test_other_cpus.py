@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from autosched.errors import ConfigError
 from autosched.measure.environment import fingerprint
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import Record, read_log
@@ -17,7 +18,7 @@ from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.reading import earlier_records
 from autosched.session.session import Job, Session
-from autosched.session.this_cpu import measured_here
+from autosched.session.this_cpu import for_this_cpu, measured_here
 from autosched.state.steps import Step
 from autosched.target import cpu_target
 from autosched.task import Task
@@ -141,3 +142,31 @@ def test_a_log_that_says_no_cpu_is_not_this_machine(tmp_path: Path) -> None:
     earlier_records(path, [task], told.append, "")
     (words,) = told  # of one that has others already it was said before
     assert "is a log of Ansor's: this run's records are added in autosched's own form" in words
+
+
+CHOSEN = replace(cpu_target(), cpu="plain", features="", chosen_cpu=True)
+
+
+def test_code_for_a_chosen_cpu_stays_as_it_is(
+    first: Callable[..., Session], task: Task, tmp_path: Path
+) -> None:
+    """It is another task than this CPU's own, its times are this machine's."""
+    chosen = replace(task, target=CHOSEN)
+    assert for_this_cpu(chosen) is chosen
+    path = tmp_path / "r.jsonl"
+    with first(tmp_path / "here.jsonl") as session:
+        measured = session.run().tasks[0].records
+    log_of(path, chosen, [r.steps for r in measured], 1e-7)
+    (record, *_) = read_log(path).records
+    assert measured_here(record, {})
+    found = earlier_records(path, [chosen], print, "")
+    assert (found.known, found.elsewhere) == (8, [])
+    with pytest.raises(ConfigError, match=r"holds records of another task .*, code for plain on"):
+        earlier_records(path, [task], print, "")
+
+
+def test_code_that_cannot_run_here_is_rebuilt_and_not_tuned(task: Task) -> None:
+    elsewhere = replace(task, target=replace(CHOSEN, features="+none_such"))
+    assert for_this_cpu(elsewhere).target == replace(cpu_target(), hardware=task.target.hardware)
+    with pytest.raises(ConfigError, match=r"target.cpu: code for plain cannot run here"):
+        Session([Job(elsewhere, TuneOptions(trials=1))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from autosched.cpu_features import enabled
 from autosched.errors import ConfigError
 from autosched.target import Target
 from autosched.te.intrin.arm import ARM
@@ -37,8 +38,7 @@ def statements(name: str) -> Mapping[str, TensorIntrin]:
 
 def available(target: Target) -> tuple[Instruction, ...]:
     """The instructions that the target has, best first."""
-    has = {name[1:] for name in target.features.split(",") if name.startswith("+")}
-    has |= {TF32} if target.tf32 else set()
+    has = {*enabled(target.features), *([TF32] if target.tf32 else [])}
     return tuple(
         it
         for it in INSTRUCTIONS.values()

@@ -30,12 +30,22 @@ FACTS = node_facts(threads=2, caches=TARGET.caches)
         (
             replace(FACTS, code={**CODE, "features": "+avx,-sse4a"}),
             replace(TARGET, features="+avx,+avx512f"),
-            f"{TARGET.cpu} with other features: it lacks +avx512f",
+            f"{TARGET.cpu} with other features: it lacks avx512f",
         ),
         (
             replace(FACTS, code={**CODE, "features": "+a,+b,+c,+d,+e"}),
             replace(TARGET, features="+a"),
-            f"{TARGET.cpu} with other features: it has +b, +c, +d and 1 more beside",
+            f"{TARGET.cpu} with other features: it has b, c, d and 1 more beside",
+        ),
+        (
+            replace(FACTS, code={**CODE, "features": "+a,+b"}),
+            replace(TARGET, cpu="plain", features="+a", chosen_cpu=True),
+            "",
+        ),
+        (
+            replace(FACTS, code={**CODE, "features": "+b"}),
+            replace(TARGET, cpu="plain", features="+a", chosen_cpu=True),
+            f"{TARGET.cpu} with other features: it lacks a",
         ),
         (
             replace(FACTS, caches=(1 << 15, 1 << 20, 1 << 24)),
