@@ -14,6 +14,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from autosched.ansor_names import OF_ANSOR
 from autosched.errors import (
     AutoschedError,
     CompileError,
@@ -21,6 +22,7 @@ from autosched.errors import (
     MeasureError,
     ScheduleError,
 )
+from autosched.words import missing
 
 if TYPE_CHECKING:
     from autosched import records as records
@@ -81,7 +83,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"autosched.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'autosched' has no attribute {name!r}")
+    raise missing("module 'autosched'", name, OF_ANSOR)
 
 
 def __dir__() -> list[str]:

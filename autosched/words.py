@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 
 def count(number: int, noun: str) -> str:
@@ -41,6 +41,12 @@ def told(error: BaseException) -> str:
     text = str(error).strip()
     kind = type(error).__name__
     return f"{kind}: {text}" if text else kind
+
+
+def missing(what: str, name: str, others: Mapping[str, str]) -> AttributeError:
+    """The AttributeError that `what` has no attribute `name`, with the remedy in `others`."""
+    remedy = f"; write {others[name]}" if name in others else ""
+    return AttributeError(f"{what} has no attribute {name!r}{remedy}", name=name)
 
 
 def in_shell(path: str | os.PathLike[str]) -> str:

@@ -22,6 +22,7 @@ ALLOWED = {
     "autosched.arguments": set(),
     "autosched.lost_interrupt": set(),
     "autosched.needed": set(),
+    "autosched.ansor_names": set(),
     "autosched.words": set(),
     "autosched.output_file": set(),
     "autosched.cache_folder": set(),

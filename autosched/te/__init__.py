@@ -60,7 +60,7 @@ from autosched.te.operations.intrinsics import (
     trunc,
 )
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
-from autosched.te.operations.other_names import OF_TE, missing
+from autosched.te.operations.other_names import OF_TE
 from autosched.te.operations.reduction import comm_reducer, max, min, prod, sum
 from autosched.te.operations.scan import scan
 from autosched.te.operations.tensor import Tensor, TensorRegion
@@ -102,6 +102,7 @@ from autosched.tir.op import (
 from autosched.tir.op import (
     not_ as logical_not,
 )
+from autosched.words import missing
 
 div = truncdiv
 fabs = abs

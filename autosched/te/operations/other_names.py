@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from autosched.words import missing
+
 OF_TE = {
     "AXIS_SEPARATOR": "te.decl_buffer(..., axis_separators=[1])",
     "Cast": "te.cast(dtype, value)",
@@ -83,9 +85,3 @@ class OtherNames:
         def __getattr__(self, name: str) -> object:
             what = f"{type(self).__name__!r} object"
             raise missing(what, name, self.other_names)
-
-
-def missing(what: str, name: str, others: Mapping[str, str]) -> AttributeError:
-    """The AttributeError that `what` has no attribute `name`, with the remedy in `others`."""
-    remedy = f"; write {others[name]}" if name in others else ""
-    return AttributeError(f"{what} has no attribute {name!r}{remedy}", name=name)
