@@ -100,7 +100,7 @@ def test_patience_asks_for_the_objective(make: Callable[..., TaskScheduler]) -> 
         def one(self, steps: tuple[Step, ...], k: int) -> MeasureResult:
             return MeasureResult((1e-3 - 1e-6 * sum(map(len, self.batches)) - 1e-7 * k,))
 
-    options = {"trials": 400, "early_stopping": 8, "strategy": "round-robin"}
+    options = {"trials": 32, "early_stopping": 8, "strategy": "round-robin"}
     assert make(Falling(), **options).run().reason == "all trials were used"
     allocation = AllocationOptions("round-robin", objective=lambda seconds: 1.0)
     result = make(Falling(), **options | {"allocation": allocation}).run()
