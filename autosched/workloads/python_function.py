@@ -30,7 +30,7 @@ from autosched.workloads.evaluate import evaluate
 from autosched.workloads.given_array import given_array
 from autosched.workloads.index_values import drawn_values, index_values
 from autosched.workloads.numpy_version import NumpyVersion
-from autosched.workloads.workload import Array, random_inputs, shape_of
+from autosched.workloads.workload import Array, computes_in_double, random_inputs, shape_of
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class PythonWorkload:
         """
         tensors = self.tensors()
         inputs = tensors[: -self.num_outputs]
-        arrays = random_inputs(inputs, seed, drawn_values(tensors))
+        double = computes_in_double(tensors)
+        arrays = random_inputs(inputs, seed, drawn_values(tensors), double=double)
         if self.inputs_function is None:
             return arrays
         indices = index_values(tensors)

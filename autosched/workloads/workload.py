@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from autosched.errors import ConfigError
 from autosched.te.bounds.loop_length import MOST_ITERATIONS
+from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import LAYOUT_FREE
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
@@ -176,14 +177,15 @@ class Workload:
         Integers of more than 8 bits that are added up as integers are so large that sums need the
         accumulator's bits, and so small that these suffice.
         """
-        tensors, acc = self.tensors(**args)[: -self.n_outputs], DType(self.types_of(args).acc)
+        every, acc = self.tensors(**args), DType(self.types_of(args).acc)
+        tensors = every[: -self.n_outputs]
         values: dict[Tensor, range] = {}
         if acc.is_integral:
             most = int(acc.max_value) if self.types.moves else 1 << (acc.bits // 2 - 6)
             for tensor in (t for t in tensors if t.dtype.is_integral and t.dtype.bits > 8):
                 least = min(most, int(tensor.dtype.max_value))
                 values[tensor] = range(-least, least + 1)
-        arrays = random_inputs(tensors, seed, values)
+        arrays = random_inputs(tensors, seed, values, double=computes_in_double(every))
         return arrays if self.draw is None else self.draw(np.random.default_rng([seed, 1]), arrays)
 
     def signature(self) -> str:
@@ -219,13 +221,19 @@ def widened(array: Array, kind: np.dtype[Any]) -> Array:
 
 
 def random_inputs(
-    tensors: Sequence[Tensor], seed: int = 0, indices: Mapping[Tensor, range] | None = None
+    tensors: Sequence[Tensor],
+    seed: int = 0,
+    indices: Mapping[Tensor, range] | None = None,
+    *,
+    double: bool = False,
 ) -> list[Array]:
     """One random array per tensor, the same for the same seed.
 
     A tensor in `indices` holds values of that range. Floats are normal with deviation 1, rounded to
-    1/256 so that short float32 sums stay accurate (and then to their type). 8-bit integers have any
-    value; other integers are in [-4, 4] ([0, 4] when unsigned); booleans are even odds.
+    1/256 so that short float32 sums stay accurate (and then to their type). Those of float64, and
+    all floats for computations in `double`, are rounded to 2**-24: float32 would not do. 8-bit
+    integers have any value; other integers are in [-4, 4] ([0, 4] when unsigned); booleans are even
+    odds.
     """
     rng = np.random.default_rng(seed)
     arrays = []
@@ -235,14 +243,26 @@ def random_inputs(
             values = indices[tensor]
             arrays.append(rng.integers(values.start, values.stop, shape).astype(dtype))
         else:
-            arrays.append(random_array(rng, shape, dtype))
+            arrays.append(random_array(rng, shape, dtype, double))
     return arrays
 
 
-def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def computes_in_double(tensors: Sequence[Tensor]) -> bool:
+    """Whether every float that is computed on the way to `tensors` is a float64."""
+    computed = (
+        t for op in post_order_ops([t.op for t in tensors]) if op.inputs for t in op.outputs
+    )
+    kinds = {tensor.dtype for tensor in computed if tensor.dtype.is_float}
+    return kinds == {DType("float64")}
+
+
+def random_array(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], double: bool = False
+) -> Array:
     """A random array of `dtype` as `random_inputs` describes."""
     if dtype.kind not in "iub":  # ml_dtypes' floats have kind V
-        values: Array = np.round(rng.standard_normal(shape) * 256) / 256
+        parts = 1 << 24 if double or dtype == np.float64 else 256
+        values: Array = np.round(rng.standard_normal(shape) * parts) / parts
     elif dtype.kind == "b":
         values = rng.integers(0, 2, shape)
     elif dtype.itemsize == 1:

@@ -82,6 +82,27 @@ def test_sums_of_integers_need_the_bits_of_their_type(
     np.testing.assert_array_equal(total, a.astype(object) @ b.astype(object))
 
 
+@pytest.mark.parametrize("types", [{"dtype": "float64"}, {"acc_dtype": "float64"}], ids=str)
+def test_sums_in_double_need_its_bits(types: dict[str, Any]) -> None:
+    """A kernel that adds them up in float32, or multiplies in it, is wrong."""
+    sizes = {"M": 9, "N": 9, "K": 65}
+    workload = workloads.get("matmul")
+    a, b = workload.inputs(**sizes, **types)
+    (want,) = workload.reference([a, b], **sizes, **types)
+    found = (a.astype("float32") @ b.astype("float32")).astype("float64")
+    assert compare("C", a.astype("float64") @ b.astype("float64"), want) is None
+    assert compare("C", found, want) is not None
+
+
+def test_what_is_only_moved_in_double_needs_its_bits() -> None:
+    """Also in an expression; what is compared in float32 as well stays exact in float32."""
+    inputs = Task.from_expression("B[i] = max(A[i], 0)", {"A": [99]}, dtype="float64").inputs()
+    assert not np.array_equal(inputs[0], inputs[0].astype("float32"))
+    expr, types = "B[i] = A[i] + 0.5; C[i] = float32(A[i] > 1)", {"A": "float32", "B": "float64"}
+    (a,) = Task.from_expression(expr, {"A": [99]}, dtype=types).inputs()
+    np.testing.assert_array_equal(a * 256, np.rint(a * 256))
+
+
 @pytest.mark.parametrize("maximum", [0.0, 3e38, "another row's", "half a row's", "all but one's"])
 @pytest.mark.parametrize(
     "types",
