@@ -17,7 +17,7 @@ from autosched.tir.expr import Cast, Expr, IntImm, ProducerLoad, Range, Var
 from autosched.tir.linear import linear
 from autosched.tir.walk import rewrite_expr, substitute, uses
 from autosched.workloads.reads import reads_of
-from autosched.workloads.workload import MAX_SIZE
+from autosched.workloads.workload import MAX_SIZE, usual_integers
 
 
 def index_values(tensors: Sequence[Tensor], *, drawn: bool = False) -> dict[Tensor, range]:
@@ -120,7 +120,9 @@ def drawn_values(tensors: Sequence[Tensor]) -> dict[Tensor, range]:
         whole = [values.get(t, range(min(int(t.dtype.max_value), MAX_SIZE) + 1)) for t in names]
         start, stop = max(each.start for each in whole), min(each.stop for each in whole)
         inside = _those_inside(read, (first, last), used.values(), range(start, stop))
-        if any(0 < len(inside) < len(each) for each in whole):
+        usual = {v: usual_integers(v.dtype.numpy) for v in used.values()}
+        fewer = len(inside) < max(map(len, whole))
+        if inside and (fewer or not _stays(read, (first, last), usual)):
             values.update(dict.fromkeys(names, inside))
     return values
 

@@ -265,12 +265,17 @@ def random_array(
         values: Array = np.round(rng.standard_normal(shape) * parts) / parts
     elif dtype.kind == "b":
         values = rng.integers(0, 2, shape)
-    elif dtype.itemsize == 1:
-        limits = np.iinfo(dtype)
-        values = rng.integers(limits.min, limits.max, shape, endpoint=True)
     else:
-        values = rng.integers(-4 if dtype.kind == "i" else 0, 5, shape)
+        usual = usual_integers(dtype)
+        values = rng.integers(usual.start, usual.stop, shape)
     return np.asarray(values, dtype, order="C")
+
+
+def usual_integers(dtype: np.dtype[Any]) -> range:
+    """The values of random integers: all of 8 bits, few of more."""
+    if dtype.itemsize == 1:
+        return range(int(np.iinfo(dtype).min), int(np.iinfo(dtype).max) + 1)
+    return range(-4 if dtype.kind == "i" else 0, 5)
 
 
 def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:

@@ -75,6 +75,7 @@ def test_two_reads_that_no_value_keeps_inside() -> None:
         (lambda v, i: te.max(v, 2), "int32", 5, range(5)),
         (lambda v, i: v // 2 + i, "int8", 9, range(4)),
         (lambda v, i: te.shift_right(v, te.const(1, v.dtype)), "int32", 5, range(10)),
+        (lambda v, i: v // 64, "int8", 2, range(128)),
     ],
 )
 def test_drawn_values_fit_their_type_and_stay_inside(
