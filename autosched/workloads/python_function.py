@@ -28,9 +28,10 @@ from autosched.words import count
 from autosched.workloads.chosen_inputs import fitted
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.given_array import given_array
-from autosched.workloads.index_values import drawn_values, index_values
+from autosched.workloads.index_values import index_values
 from autosched.workloads.numpy_version import NumpyVersion
-from autosched.workloads.workload import Array, computes_in_double, random_inputs, shape_of
+from autosched.workloads.program_inputs import program_inputs
+from autosched.workloads.workload import Array, shape_of
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,7 @@ class PythonWorkload:
         """
         tensors = self.tensors()
         inputs = tensors[: -self.num_outputs]
-        double = computes_in_double(tensors)
-        arrays = random_inputs(inputs, seed, drawn_values(tensors), double=double)
+        arrays = program_inputs(tensors, len(inputs), seed, wraps=self.reference_function is None)
         if self.inputs_function is None:
             return arrays
         indices = index_values(tensors)

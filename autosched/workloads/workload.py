@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -226,14 +226,15 @@ def random_inputs(
     indices: Mapping[Tensor, range] | None = None,
     *,
     double: bool = False,
+    wide: Collection[Tensor] = (),
 ) -> list[Array]:
     """One random array per tensor, the same for the same seed.
 
     A tensor in `indices` holds values of that range. Floats are normal with deviation 1, rounded to
     1/256 so that short float32 sums stay accurate (and then to their type). Those of float64, and
     all floats for computations in `double`, are rounded to 2**-24: float32 would not do. 8-bit
-    integers have any value; other integers are in [-4, 4] ([0, 4] when unsigned); booleans are even
-    odds.
+    integers have any value; other integers are in [-4, 4] ([0, 4] when unsigned), but half of those
+    of the tensors in `wide` have any value; booleans are even odds.
     """
     rng = np.random.default_rng(seed)
     arrays = []
@@ -243,8 +244,18 @@ def random_inputs(
             values = indices[tensor]
             arrays.append(rng.integers(values.start, values.stop, shape).astype(dtype))
         else:
-            arrays.append(random_array(rng, shape, dtype, double))
+            array = random_array(rng, shape, dtype, double)
+            arrays.append(_half_wide(rng, array) if tensor in wide else array)
     return arrays
+
+
+def _half_wide(rng: np.random.Generator, array: Array) -> Array:
+    """`array` with any value in half of its elements, if they are integers of more than 8 bits."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize == 1:
+        return array
+    limits = np.iinfo(array.dtype)
+    values = rng.integers(limits.min, limits.max, array.shape, array.dtype, endpoint=True)
+    return np.where(rng.integers(0, 2, array.shape) == 0, values, array)
 
 
 def computes_in_double(tensors: Sequence[Tensor]) -> bool:

@@ -29,15 +29,9 @@ from autosched.workloads.expression.statement import (
 )
 from autosched.workloads.expression.syntax import statements_of
 from autosched.workloads.expression.values import CASTS
-from autosched.workloads.index_values import drawn_values
 from autosched.workloads.numpy_version import NumpyVersion
-from autosched.workloads.workload import (
-    MAX_SIZE,
-    Array,
-    computes_in_double,
-    normalised,
-    random_inputs,
-)
+from autosched.workloads.program_inputs import program_inputs
+from autosched.workloads.workload import MAX_SIZE, Array, normalised
 
 DTypes = str | tuple[tuple[str, str], ...]
 """One type for all tensors, or (tensor, type) pairs."""
@@ -174,8 +168,7 @@ class ExpressionWorkload:
         Raises ConfigError when no value of an index tensor is in bounds.
         """
         tensors = self.tensors()
-        inputs, double = tensors[: -self.num_outputs], computes_in_double(tensors)
-        return random_inputs(inputs, seed, drawn_values(tensors), double=double)
+        return program_inputs(tensors, len(tensors) - self.num_outputs, seed)
 
     @property
     def reference_name(self) -> str:
