@@ -12,6 +12,7 @@ import difflib
 
 from autosched.errors import ConfigError
 from autosched.workloads import (
+    added_vectors,
     convolution,
     convolution_variants,
     elementwise,
@@ -56,6 +57,7 @@ WORKLOADS: dict[str, Workload] = {
         matmul.dense_bias_relu,
         matmul.dense_bias_relu_reference,
         types=PRODUCTS,
+        draw=added_vectors.bias_inputs,
     ),
     "conv1d_nlc": Workload(
         "conv1d_nlc",
@@ -138,6 +140,7 @@ WORKLOADS: dict[str, Workload] = {
         convolution_variants.conv2d_nchw_bn_relu_reference,
         types=PRODUCTS,
         check=convolution.check_square,
+        draw=added_vectors.bias_inputs,
     ),
     "dense_requantised": Workload(
         "dense_requantised",

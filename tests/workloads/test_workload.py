@@ -11,6 +11,7 @@ from autosched import workloads
 from autosched.driver import build_steps
 from autosched.errors import ConfigError
 from autosched.measure.check import compare
+from autosched.measure.tolerance import tolerances
 from autosched.runtime.cpu import load
 from autosched.target import cpu_target
 from autosched.task import Task
@@ -169,6 +170,46 @@ def test_a_layer_norm_without_one_of_its_parts_is_wrong(dtype: str, wrong: str, 
     rstd = 1 / np.sqrt(variance + (0 if wrong == "no epsilon" else 1e-5))
     found = (a - (0 if wrong == "no mean" else mean)) * rstd * gamma + beta
     assert compare("Y", found.astype(want.dtype), want) is not None
+
+
+BIASED: dict[str, dict[str, Any]] = {
+    "dense_bias_relu": {"M": 20, "N": 20, "K": 4096},
+    "conv2d_nchw_bn_relu": {
+        "N": 1,
+        "H": 8,
+        "W": 8,
+        "CI": 256,
+        "CO": 8,
+        "K": 3,
+        "stride": 1,
+        "padding": 1,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        {"dtype": "float16"},
+        {"dtype": "bfloat16"},
+        {"in_dtype": "int8", "acc_dtype": "float32"},
+        {"in_dtype": "uint8", "acc_dtype": "bfloat16"},
+        {"in_dtype": "int8", "acc_dtype": "float16"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [("dense_bias_relu", 2), ("conv2d_nchw_bn_relu", 2), ("conv2d_nchw_bn_relu", 4)],
+)
+def test_a_bias_that_is_left_out_shows(name: str, left_out: int, types: dict[str, Any]) -> None:
+    task = Task.from_workload(name, **BIASED[name], **types)
+    inputs = task.inputs()
+    (want,) = task.reference(inputs)
+    (tolerance,) = tolerances(task, inputs, [want])
+    inputs[left_out] = np.zeros_like(inputs[left_out])
+    (found,) = task.reference(inputs)
+    assert compare("relu", found, want, tolerance) is not None
 
 
 def test_layer_norm_of_integers_has_rows_that_vary() -> None:
