@@ -120,6 +120,7 @@ WORKLOADS: dict[str, Workload] = {
         elementwise.norm_bmn,
         elementwise.norm_bmn_reference,
         types=TypeRules(FLOATS, floats=True),
+        draw=elementwise.norm_inputs,
     ),
     "conv2d_winograd_nhwc": Workload(
         "conv2d_winograd_nhwc",

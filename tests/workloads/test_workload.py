@@ -154,6 +154,53 @@ def test_attention_weights_need_the_maximum_of_all_keys(dtype: str, keys: int) -
     assert compare("norm", found, want) is not None
 
 
+@pytest.mark.parametrize("place", [(-1, -1), (0, 0), (-1,), (slice(None), -1)], ids=str)
+@pytest.mark.parametrize(
+    "types",
+    [
+        {"dtype": "float32"},
+        {"dtype": "float64"},
+        {"in_dtype": "bfloat16", "out_dtype": "bfloat16"},
+        {"in_dtype": "float8_e4m3fn"},
+    ],
+    ids=str,
+)
+def test_a_norm_without_its_last_or_first_terms_is_wrong(
+    types: dict[str, Any], place: tuple[Any, ...]
+) -> None:
+    """One of 10**6 normal numbers is 1e-6 of the sum."""
+    task = Task.from_workload("norm_bmn", B=1, M=1000, N=1000, **types)
+    (a,) = task.inputs()
+    (want,) = task.reference([a])
+    (tolerance,) = tolerances(task, [a], [want])
+    assert np.isfinite(want.astype(float)).all()
+    a[(0, *place)] = 0
+    (found,) = task.reference([a])
+    assert compare("D", found, want, tolerance) is not None
+
+
+def test_a_norm_in_16_bits_without_its_last_term_is_wrong() -> None:
+    task = Task.from_workload("norm_bmn", B=4, M=60, N=60, dtype="float16")
+    (a,) = task.inputs()
+    (want,) = task.reference([a])
+    (tolerance,) = tolerances(task, [a], [want])
+    a[:, -1, -1] = 0
+    (found,) = task.reference([a])
+    assert compare("D", found, want, tolerance) is not None
+
+
+def test_long_norms_in_bfloat16_are_right() -> None:
+    """Small terms are lost beside a sum of 16,000: normal ones made the result wrong by 60%."""
+    task = Task.from_workload("norm_bmn", B=8, M=1, N=16_000, dtype="bfloat16")
+    (a,) = task.inputs()
+    (want,) = task.reference([a])
+    (tolerance,) = tolerances(task, [a], [want])
+    total = np.zeros(8, want.dtype)
+    for term in a[:, 0].T:
+        total = total + term * term
+    assert compare("D", np.sqrt(total), want, tolerance) is None
+
+
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize("wrong", ["no epsilon", "no mean", "mean not squared"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
