@@ -77,14 +77,15 @@ def around_loops(
     Without reduction loops among these, it is the intrinsic's body alone. Otherwise reduce_init
     comes before the reduction loops and reduce_update inside of them; an intrinsic without
     reduce_init runs its body in their first iteration instead. ScheduleError, beginning with
-    `where`, when the intrinsic has no reduce_update.
+    `where`, when the intrinsic has no reduce_update, or no reduce_init where one of these loops was
+    fused of data and reduction axes.
     """
     leaves = stage.leaf_iter_vars
     common, reducing = split_point(stage, op)
     outside = [
         iv
         for iv in leaves[common:position]
-        if iv in reducing and not is_one(building.domains[iv].extent)
+        if iv.kind == IterKind.REDUCE and not is_one(building.domains[iv].extent)
     ]
     if not outside:
         return wrap_all([*nest[:position], guards(conditions)], bind(values, intrin.body))
@@ -94,6 +95,13 @@ def around_loops(
         )
     update = bind(values, intrin.reduce_update)
     if intrin.reduce_init is None:
+        mixed = next((iv for iv in outside if iv not in reducing), None)
+        if mixed is not None:
+            raise ScheduleError(
+                f"{where}: loop {mixed.var.name} was fused of data and reduction axes, so that its "
+                "first iteration does not begin every element, and the intrinsic has no "
+                "reduce_init; fuse data axes with data axes only"
+            )
         first = all_(*(eq(values[iv], const(0, iv.var.dtype)) for iv in outside))
         update = IfThenElse(first, bind(values, intrin.body), update)
     init: Stmt = nop()

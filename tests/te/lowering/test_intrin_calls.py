@@ -101,6 +101,37 @@ def test_reductions_around_the_intrinsic(check: Check, parts: int, reordered: bo
     check(s, [W, x, z], lambda w, x: w @ x)
 
 
+def fused_with_its_reduction(parts: int) -> tuple[list[Tensor], te.Schedule]:
+    W, x = te.placeholder((6, 15), name="W"), te.placeholder((15,), name="x")
+    r = te.reduce_axis((0, 15), "r")
+    z = te.compute((6,), lambda i: te.sum(W[i, r] * x[r], axis=r), name="z")
+    s = te.create_schedule(z.op)
+    outer, row = s[z].split(z.op.axis[0], factor=2)
+    steps, step = s[z].split(r, factor=3)
+    s[z].reorder(outer, steps, row, step)
+    s[z].fuse(outer, steps)
+    s[z].tensorize(row, gemv(2, 3, parts))
+    return [W, x, z], s
+
+
+def test_a_loop_fused_of_data_and_reduction(check: Check) -> None:
+    args, s = fused_with_its_reduction(3)
+    check(s, args, lambda w, x: w @ x)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (1, "the reduction goes on outside of the intrinsic, which has no reduce_update"),
+        (2, "i.outer.r.outer.fused was fused of data and reduction axes, .* has no reduce_init"),
+    ],
+)
+def test_a_fused_loop_needs_all_statements(parts: int, message: str) -> None:
+    args, s = fused_with_its_reduction(parts)
+    with pytest.raises(ScheduleError, match=f"stage z, .*intrinsic gemv: .*{message}"):
+        schedule_to_prim_func(s, args)
+
+
 def test_a_reduction_of_one_step_is_the_body(check: Check) -> None:
     W, x = te.placeholder((2, 4, 3), name="W"), te.placeholder((3,), name="x")
     r = te.reduce_axis((0, 1), "r")
