@@ -267,7 +267,8 @@ def _inline(p: _Replay, step: ComputeInlineStep, k: int) -> None:
 def _cache_write(p: _Replay, step: CacheWriteStep, k: int) -> None:
     stage = p.stages[step.stage_id]
     loops = stage.loops
-    if stage.part or loops.relations or loops.kinds or stage.target is not None:
+    marked = loops.kinds or loops.unroll >= 0
+    if stage.part or loops.relations or marked or stage.target is not None:
         raise UnsupportedError("cache_write of a stage with transformed loops")
     if loops.leaves != tuple(range(loops.axes)):  # the axes of the cache are in this order
         p.op_steps.append(ReorderStep(p.te_id(stage), loops.leaves))

@@ -161,6 +161,7 @@ _SPLIT = SplitStep(2, 0, 16, (4,))
     "steps",
     [
         (_LIMITED, _SPLIT),  # legal: the limit is of a loop that is gone
+        (_LIMITED, CacheWriteStep(2, "local")),  # legal: the limit stays with the copy
         (ComputeInlineStep(2),),  # a reduction
         (ComputeInlineStep(0),),  # an input
         (FuseStep(2, (0, 2**40)),),
