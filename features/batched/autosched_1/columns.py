@@ -120,13 +120,13 @@ class _Own:
             common = np.zeros(self.forms.count, np.int64)  # 0 where no such loop has been seen
             loops = np.flatnonzero(chosen.any(axis=1))
             for spatial in (True, False):
-                alike = facts.present & (used == spatial)
+                alike = facts.present & (used == spatial) & (facts.extent > 1)
                 before = marks(alike)
                 total = before[-1]
                 for j in loops:
                     here = chosen[j] & (used[j] == spatial)
                     base = 1 if spatial else 4
-                    place = np.where(before[j] == total, 0, np.where(before[j] == 1, 2, 1))
+                    place = np.where(before[j] == total, 0, np.where(before[j] == alike[j], 2, 1))
                     mixed = (common != 0) & (common != base + place)
                     common = np.where(here, np.where(mixed, 7, base + place), common)
             for k in range(8):

@@ -314,6 +314,19 @@ def test_the_last_vectors_of_a_tile_may_lie_beyond_it(monkeypatch: pytest.Monkey
         assert rows is not None and _bits(rows) == _bits(_one(task, candidate, True, features))
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+def test_threads_that_run_once_are_not_around_an_unrolled_loop(columns: int) -> None:
+    """The unrolled loop is the outermost one of the reduction, whatever the single block is."""
+    text = "Y[j] = sum(k, l, X[k, l, j])"
+    shapes = {"X": [7, 5, columns], "Y": [columns]}
+    task = Task.from_json_workload({"expr": text, "shapes": shapes}, cuda_target())
+    steps: list[Any] = [["SP", 1, 0, columns, [1, 4], 1], ["AN", 1, 0, 5], ["AN", 1, 1, 4]]
+    candidate = steps_from_json([*steps, ["AN", 1, 2, 6], ["AN", 1, 3, 1]])
+    for features in SETS:
+        (rows, _) = batched_features(task.dag, task.target, features).rows_of([candidate] * 2)
+        assert rows is not None and _bits(rows) == _bits(_one(task, candidate, True, features))
+
+
 @pytest.mark.parametrize("limit", [1024, 8192])
 def test_what_is_refused_is_illegal(limit: int) -> None:
     """Shared memory by Ansor's count and by what merging it leaves, and too many threads."""
