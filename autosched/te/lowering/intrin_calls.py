@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
 from autosched.te.bounds.bound_check import make_bound_check
+from autosched.te.bounds.thread_scope import is_virtual_thread
 from autosched.te.lowering.buffer_binding import bind_scope, whole
 from autosched.te.lowering.loop_nest import (
     Building,
@@ -30,7 +31,7 @@ from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.buffer import Buffer
 from autosched.tir.constants import is_one
-from autosched.tir.expr import Expr, IterKind, Range
+from autosched.tir.expr import Expr, IterKind, IterVar, Range
 from autosched.tir.op import all_, const, eq, likely
 from autosched.tir.stmt import IfThenElse, Stmt, nop, seq
 from autosched.tir.substitute_stmt import substitute_stmt
@@ -77,16 +78,12 @@ def around_loops(
     Without reduction loops among these, it is the intrinsic's body alone. Otherwise reduce_init
     comes before the reduction loops and reduce_update inside of them; an intrinsic without
     reduce_init runs its body in their first iteration instead. ScheduleError, beginning with
-    `where`, when the intrinsic has no reduce_update, or no reduce_init where one of these loops was
-    fused of data and reduction axes.
+    `where`, when one of these loops is bound to threads, when the intrinsic has no reduce_update,
+    or no reduce_init where one of these loops was fused of data and reduction axes.
     """
     leaves = stage.leaf_iter_vars
     common, reducing = split_point(stage, op)
-    outside = [
-        iv
-        for iv in leaves[common:position]
-        if iv.kind == IterKind.REDUCE and not is_one(building.domains[iv].extent)
-    ]
+    outside = _reduction_loops(stage, building, position, where)
     if not outside:
         return wrap_all([*nest[:position], guards(conditions)], bind(values, intrin.body))
     if intrin.reduce_update is None:
@@ -117,6 +114,27 @@ def around_loops(
     return wrap_all(nest[:common], seq(init, rest))
 
 
+def _reduction_loops(stage: Stage, building: Building, position: int, where: str) -> list[IterVar]:
+    """The reduction loops among the first `position` that run more than once.
+
+    ScheduleError, beginning with `where`, when one of them is bound to threads.
+    """
+    found = [
+        iv
+        for iv in stage.leaf_iter_vars[:position]
+        if iv.kind == IterKind.REDUCE and not is_one(building.domains[iv].extent)
+    ]
+    for iv in found:
+        attr = stage.iter_var_attrs.get(iv)
+        thread = attr.bind_thread if attr is not None else None
+        if thread is not None and not is_virtual_thread(thread.thread_tag):
+            raise ScheduleError(
+                f"{where}: reduction axis {iv.var.name} is bound to threads, which cannot combine "
+                "what the intrinsic computes; bind a data axis"
+            )
+    return found
+
+
 def make_intrin_calls(stage: Stage, op: TensorComputeOp, building: Building) -> Stmt:
     """The statement of a stage whose operation is a call of a tensor intrinsic.
 
@@ -128,11 +146,6 @@ def make_intrin_calls(stage: Stage, op: TensorComputeOp, building: Building) -> 
         attr = stage.iter_var_attrs.get(iv)
         if attr is None:
             continue
-        if iv.kind == IterKind.REDUCE and attr.bind_thread is not None:
-            raise ScheduleError(
-                f"{where}: reduction axis {iv.var.name} is bound to threads, which cannot combine "
-                "what the intrinsic computes; bind a data axis"
-            )
         if attr.iter_kind in (IterKind.TENSORIZED, IterKind.VECTORIZED):
             raise ScheduleError(
                 f"{where}: loop {iv.var.name} is {attr.iter_kind}, but it contains the intrinsic; "

@@ -101,7 +101,9 @@ def test_reductions_around_the_intrinsic(check: Check, parts: int, reordered: bo
     check(s, [W, x, z], lambda w, x: w @ x)
 
 
-def fused_with_its_reduction(parts: int) -> tuple[list[Tensor], te.Schedule]:
+def tensorized(parts: int, loop: str) -> tuple[list[Tensor], te.Schedule]:
+    """Products of rows with x; the reduction goes on outside, in a loop that is "fused" with a data
+    axis, or bound to the threads `loop`."""
     W, x = te.placeholder((6, 15), name="W"), te.placeholder((15,), name="x")
     r = te.reduce_axis((0, 15), "r")
     z = te.compute((6,), lambda i: te.sum(W[i, r] * x[r], axis=r), name="z")
@@ -109,13 +111,17 @@ def fused_with_its_reduction(parts: int) -> tuple[list[Tensor], te.Schedule]:
     outer, row = s[z].split(z.op.axis[0], factor=2)
     steps, step = s[z].split(r, factor=3)
     s[z].reorder(outer, steps, row, step)
-    s[z].fuse(outer, steps)
+    if loop == "fused":
+        s[z].fuse(outer, steps)
+    else:
+        s[z].bind(steps, te.thread_axis(loop))
+        s[z].bind(outer, te.thread_axis("threadIdx.y"))
     s[z].tensorize(row, gemv(2, 3, parts))
     return [W, x, z], s
 
 
 def test_a_loop_fused_of_data_and_reduction(check: Check) -> None:
-    args, s = fused_with_its_reduction(3)
+    args, s = tensorized(3, "fused")
     check(s, args, lambda w, x: w @ x)
 
 
@@ -127,9 +133,23 @@ def test_a_loop_fused_of_data_and_reduction(check: Check) -> None:
     ],
 )
 def test_a_fused_loop_needs_all_statements(parts: int, message: str) -> None:
-    args, s = fused_with_its_reduction(parts)
+    args, s = tensorized(parts, "fused")
     with pytest.raises(ScheduleError, match=f"stage z, .*intrinsic gemv: .*{message}"):
         schedule_to_prim_func(s, args)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("tag", ["threadIdx.x", "blockIdx.x"])
+def test_threads_cannot_share_the_reduction(parts: int, tag: str) -> None:
+    args, s = tensorized(parts, tag)
+    with pytest.raises(ScheduleError, match=r"axis r.outer is bound to threads, which cannot"):
+        schedule_to_prim_func(s, args)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_virtual_threads_do_the_reduction_in_turns(check: Check, parts: int) -> None:
+    args, s = tensorized(parts, "vthread")
+    check(s, args, lambda w, x: w @ x)
 
 
 def test_a_reduction_of_one_step_is_the_body(check: Check) -> None:
