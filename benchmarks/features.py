@@ -11,7 +11,8 @@ extracted one by one and compared bit for bit; the exit status is 1 when anythin
 processor time; of both ways, the smallest of `--repeats` runs counts, with Python's garbage
 collector set as in autosched's own processes. In a first run, a fifth of the time goes to memory
 that the process has not had before. The second line above compares about 100,000 candidates. The
-third uses the features that `tune` learns from. The last only counts, by reason, the candidates for
+third uses the features that `tune` learns from. Workloads of 8 and 16 bits use the tensor
+instructions of this machine. The last line only counts, by reason, the candidates for
 which batched extraction has no rule and which are extracted one by one.
 """
 
@@ -42,6 +43,8 @@ from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 
 Steps = tuple[Step, ...]
+INT8 = {"in_dtype": "int8", "acc_dtype": "int32"}
+BFLOAT16 = {"in_dtype": "bfloat16", "acc_dtype": "float32"}
 
 
 WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -87,6 +90,26 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "attention_uneven": (
         "transpose_batch_matmul_softmax",
         {"B": 2, "S": 30, "H": 3, "D": 10},
+    ),
+    "matmul_int8": ("matmul", {"M": 512, "N": 512, "K": 512, **INT8}),
+    "matmul_uneven_uint8": (
+        "matmul",
+        {"M": 500, "N": 1000, "K": 333, "weight_dtype": "int8", **INT8, "in_dtype": "uint8"},
+    ),
+    "matmul_bfloat16": ("matmul", {"M": 500, "N": 512, "K": 512, **BFLOAT16}),
+    "dense_float16": (
+        "dense_bias_relu",
+        {"M": 32, "N": 1000, "K": 256, **BFLOAT16, "in_dtype": "float16"},
+    ),
+    "conv2d_nhwc_int8": ("conv2d_nhwc", {**conv2d(14, 256, 256), **INT8}),
+    "conv2d_nhwc_strided_bfloat16": (
+        "conv2d_nhwc",
+        {**conv2d(28, 12, 28, stride=2, N=2), **BFLOAT16},
+    ),
+    "conv2d_nhwc_requantised": ("conv2d_nhwc_requantised", conv2d(13, 20, 48)),
+    "attention_bfloat16": (
+        "transpose_batch_matmul_softmax",
+        {"B": 1, "S": 128, "H": 4, "D": 64, **BFLOAT16},
     ),
 }
 DEFAULT = ("matmul", "conv2d_nchw_bn_relu", "transpose_batch_matmul_softmax")

@@ -12,7 +12,7 @@ from autosched.features.batched.forms import Ints
 from autosched.features.batched.loops import Group
 from autosched.features.batched.mixed import Texts
 from autosched.features.batched.nest import Population
-from autosched.features.batched.plan import Columns, Loops, Plan, StagePlan
+from autosched.features.batched.plan import NO_UNROLLING, Columns, Loops, Plan, StagePlan
 
 MOST_AT_ONCE = 8192
 
@@ -64,14 +64,16 @@ def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:
     numbers = _table(alike)
     count = int(starts[-1])
     groups, factored = [], []
-    targets, ats, steps, tiles = [], [], [], []
+    targets, ats, steps, tiles, aligned = [], [], [], [], []
     every = np.arange(count)
     for s, first in enumerate(alike[0].plan.stages):
         stages = [those.plan.stages[s] for those in alike]
         placed = np.array([(own.unroll_number, own.target, own.at) for own in stages], np.int64)
         column, target, at = np.repeat(placed.T, sizes, axis=1)
-        steps.append(np.where(column > 0, numbers[every, column], -1))
+        limit = np.where(column == NO_UNROLLING, 0, -1)
+        steps.append(np.where(column > 0, numbers[every, column], limit))
         tiles.append(numbers[every, first.tiles_number])
+        aligned.append(np.repeat([bool(own.aligned) for own in stages], sizes))
         targets.append(target)
         ats.append(at)
         own = []
@@ -87,7 +89,8 @@ def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:
         factored.append(given)
     plan = alike[0].plan
     own_texts = texts if plan.threads else None
-    return Population(count, groups, targets, ats, steps, factored, plan, own_texts, tiles=tiles)
+    known = count, groups, targets, ats, steps, factored, plan, own_texts
+    return Population(*known, tiles=tiles, aligned=aligned)
 
 
 def _by_loops(stages: list[StagePlan]) -> dict[Loops, list[int]]:

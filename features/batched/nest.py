@@ -28,7 +28,7 @@ class Population:
     of them, and `texts` are the texts of the program. `left` is for stages that have left loops of
     their target: the outermost loop that they left (-1 for other stages); they stand right before
     it, one after the other by `order`. `tiles` says for each stage how many tiles its pipelined
-    loop keeps (the plan says which loop that is).
+    loop keeps (the plan says which loop that is), `aligned` whether strides of its storage are.
     """
 
     count: int
@@ -42,6 +42,7 @@ class Population:
     left: list[Ints] | None = None
     order: list[Ints] = field(default_factory=list)
     tiles: list[Ints] = field(default_factory=list)
+    aligned: list[Flags] = field(default_factory=list)
 
 
 @dataclass(eq=False)

@@ -26,7 +26,8 @@ from autosched.features.batched.value_parts import (
 )
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.state.replay import Replay
-from autosched.state.steps import CacheReadStep, CacheWriteStep, RfactorStep
+from autosched.state.steps import CacheReadStep, inserted_stages
+from autosched.te.bounds.infer_bound import WHOLE_TILES
 from autosched.te.lowering.reduction_update import assignments
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
 from autosched.te.operations.tensor import Tensor
@@ -173,7 +174,8 @@ class StageOps:
     axes stand for leaves of the old one, and `origin` are the old axes, whose values follow from
     them. `scope` is the scope of its storage, empty where it follows from the threads around.
     `crosses` tells that threads share its reduction: its stores are the initialisation and the
-    update of what each thread sums up, and the result.
+    update of what each thread sums up, and the result. `whole` has for each data axis the tile of
+    which a region has whole multiples (`WHOLE_TILES`); it is empty for most stages.
     """
 
     buffer: int
@@ -186,6 +188,7 @@ class StageOps:
     origin_extents: tuple[int, ...] = ()
     scope: str = ""
     crosses: bool = False
+    whole: tuple[int, ...] = ()
     _stand_ins: dict[tuple[str, int], Var] = field(default_factory=dict)
 
     def stand_in(self, what: str, k: int) -> Var:
@@ -215,9 +218,9 @@ class _Maker:
             raise UnsupportedError("stages in another order than in the te schedule")
         bases = list(range(len(dag.ops)))
         for step in plan.op_steps:
-            if isinstance(step, CacheWriteStep | CacheReadStep | RfactorStep):
-                after = isinstance(step, CacheReadStep)
-                bases.insert(step.stage_id + after, len(bases))
+            first = step.stage_id + isinstance(step, CacheReadStep)
+            for k in range(inserted_stages(step)):
+                bases.insert(first + k, len(bases))
         self.stage_of = dict(zip(bases, schedule.stages, strict=True))
         self.base_of = {s.op: b for b, s in self.stage_of.items()}
         self.buffers: dict[int, BufferType] = {}
@@ -249,9 +252,8 @@ class _Maker:
             store, patterns = self.store(body, own, False), self.patterns(base)
             zeros = tuple([Zeros(pattern.modulus, ()) for pattern in patterns])
             stores = (replace(store, zeros=zeros),)
-        scope = stage.scope
         known = (base, axes, len(op.axis), extents, stores, stage.is_output)
-        return StageOps(*known, scope=scope)
+        return StageOps(*known, scope=stage.scope, whole=op.attrs.get(WHOLE_TILES, ()))
 
     def reduction(self, op: ComputeOp, body: Reduce, own: Tensor) -> tuple[StoreOps, ...]:
         start = (body.init or body.combiner.identity)[body.value_index]

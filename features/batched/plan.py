@@ -17,6 +17,8 @@ Columns = tuple[int, ...]
 FIRST_THREAD = int(Annotation.VTHREAD)
 """The first of the annotations that bind a loop to threads."""
 DATA, REDUCE = 1, 2
+NO_UNROLLING = -1
+"""In place of the column of an unroll limit: the limit is 0, whatever the candidate's numbers."""
 
 
 class UnsupportedError(Exception):
@@ -102,6 +104,7 @@ class Factored(NamedTuple):
 class StagePlan(NamedTuple):
     """The plan of one stage that has loops.
 
+    `unroll_number` is the column of its unroll limit, 0 where it has none, or `NO_UNROLLING`.
     `pipelined` is the position of the loop for which tiles are filled ahead (-1: none),
     `tiles_number` the column of the number of tiles that are held. `aligned` has axis, factor and
     offset of each aligned stride of its storage.

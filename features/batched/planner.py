@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from autosched.errors import ScheduleError
 from autosched.features.batched.loop_state import LoopState
 from autosched.features.batched.plan import (
+    NO_UNROLLING,
     Columns,
     Factored,
     Plan,
@@ -28,14 +30,17 @@ from autosched.state.steps import (
     FollowFusedSplitStep,
     FollowSplitStep,
     FuseStep,
+    InstructionStep,
     PragmaStep,
     ReorderStep,
     RfactorStep,
     SplitStep,
     Step,
     StorageAlignStep,
+    inserted_stages,
 )
-from autosched.te.operations.operation import ComputeOp
+from autosched.te.operations.operation import ComputeOp, Operation
+from autosched.te.schedule.stage import Stage
 
 
 class PlannedStage:
@@ -80,19 +85,31 @@ class Planner:
     """Makes plans for one DAG; the effect of steps on loops is kept for the next plan."""
 
     def __init__(self, dag: ComputeDAG) -> None:
-        self._stages: list[tuple[int, int, int, bool]] = []  # axes, data axes, rank, placeholder
-        for op in dag.ops:
-            data = len(op.axis) if isinstance(op, ComputeOp) else 0
-            axes = len(op.root_iter_vars) if isinstance(op, ComputeOp) else 0
-            self._stages.append((axes, data, op.output(0).ndim, not isinstance(op, ComputeOp)))
+        self._dag = dag
+        self._inserted: dict[tuple[Step, ...], list[Stage]] = {}
         self._roots: dict[tuple[int, int], LoopState] = {}
 
     def stages(self) -> list[PlannedStage]:
         """The stages before all steps."""
-        return [
-            PlannedStage(k, self.root(k, axes), data, rank, placeholder=placeholder)
-            for k, (axes, data, rank, placeholder) in enumerate(self._stages)
-        ]
+        return [self.stage(k, op) for k, op in enumerate(self._dag.ops)]
+
+    def stage(self, base: int, op: Operation) -> PlannedStage:
+        """The stage `base` of `op`, which no step has changed."""
+        loops = self.root(base, len(op.root_iter_vars) if isinstance(op, ComputeOp) else 0)
+        data, rank = len(op.axis) if isinstance(op, ComputeOp) else 0, op.output(0).ndim
+        return PlannedStage(base, loops, data, rank, placeholder=not isinstance(op, ComputeOp))
+
+    def inserted(self, op_steps: Sequence[Step]) -> list[Stage]:
+        """The stages that the last one of `op_steps` inserts before its own, as te has them.
+
+        Raises ScheduleError where it is illegal.
+        """
+        key = tuple(op_steps)
+        found = self._inserted.get(key)
+        if found is None:
+            at, count = key[-1].stage_id, inserted_stages(key[-1])
+            found = self._inserted[key] = self._dag.replay(key).stages[at : at + count]
+        return found
 
     def root(self, base: int, axes: int) -> LoopState:
         """The loops of a stage that no step has changed."""
@@ -107,12 +124,15 @@ class Planner:
             return _Replay(self).run(steps)
         except IndexError:
             raise UnsupportedError("a stage or loop that does not exist") from None
+        except ScheduleError:
+            raise UnsupportedError("an instruction that the stage cannot use") from None
 
 
 class _Replay:
     """Replays steps on ids. Number 0 of a candidate is 1; its own numbers are counted from 1."""
 
     def __init__(self, planner: Planner) -> None:
+        self.planner = planner
         self.stages = planner.stages()
         self.root = planner.root
         self.known = len(self.stages)
@@ -218,10 +238,11 @@ def _reorder(p: _Replay, step: ReorderStep, k: int) -> None:
 
 
 def _annotate(p: _Replay, step: AnnotationStep, k: int) -> None:
-    if step.annotation is Annotation.TENSORIZE:
-        raise UnsupportedError("a tensor instruction")
     stage = p.stages[step.stage_id]
-    if step.annotation is not Annotation.NONE:
+    if step.annotation is Annotation.TENSORIZE:
+        if stage.loops.leaves[step.iter_id] in dict(stage.loops.kinds):
+            raise UnsupportedError("a tensor instruction instead of a loop with an annotation")
+    elif step.annotation is not Annotation.NONE:
         stage.loops = stage.loops.annotate(step.iter_id, int(step.annotation))
 
 
@@ -277,6 +298,21 @@ def _cache_write(p: _Replay, step: CacheWriteStep, k: int) -> None:
     stage.loops = p.root(stage.base, stage.data)
     p.known += 1
     p.stages.insert(step.stage_id, cache)
+
+
+def _use_instruction(p: _Replay, step: InstructionStep, k: int) -> None:
+    stage = p.stages[step.stage_id]
+    changed = stage.loops is not p.root(stage.base, stage.loops.axes)
+    if stage.part or changed or stage.target is not None:
+        raise UnsupportedError("an instruction for a stage with transformed loops")
+    p.op_steps.append(replace(step, stage_id=p.te_id(stage)))
+    stage.loops = p.root(stage.base, stage.data)
+    for offset, inserted in enumerate(p.planner.inserted(p.op_steps)):
+        made = p.planner.stage(p.known, inserted.op)
+        if inserted.iter_var_attrs:  # a copy that no limit around it unrolls
+            made.loops, made.unroll_number = made.loops.limit(made.data - 1), NO_UNROLLING
+        p.stages.insert(step.stage_id + offset, made)
+        p.known += 1
 
 
 def _cache_read(p: _Replay, step: CacheReadStep, k: int) -> None:
@@ -390,4 +426,5 @@ _EFFECTS: dict[type[Step], Callable[[_Replay, Any, int], None]] = {
     CacheReadStep: _cache_read,
     CacheWriteStep: _cache_write,
     RfactorStep: _rfactor,
+    InstructionStep: _use_instruction,
 }

@@ -67,11 +67,14 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
                 if lost is not None:
                     forms.refuse(lost, "a region read at axes that are not sums of loops")
             _refuse_cut(nest, s, reader, indices)
-            surplus = _surplus(nest, population, s, c)
-            here = [
-                _read(nest, s, index, reader.axes, shape[d], surplus, population.target[s] < 0)
-                for d, index in enumerate(indices)
-            ]
+            if ops.whole:
+                here = [_read_exactly(nest, s, index, reader.axes) for index in indices]
+            else:
+                surplus = _surplus(nest, population, s, c)
+                here = [
+                    _read(nest, s, index, reader.axes, shape[d], surplus, population.target[s] < 0)
+                    for d, index in enumerate(indices)
+                ]
             own = [_cuts(nest, s, c, index) for index in indices]
             if found is not None:
                 unlike = [_unlike(forms, *pair) for pair in zip(cuts, own, strict=True)]
@@ -80,7 +83,10 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
             found, cuts = here, [a | b for a, b in zip(cuts, own, strict=True)]
     if found is None:
         raise UnsupportedError("a stage that no other stage reads")
-    return [low for low, _ in found], [extent for _, extent in found]
+    extents = [extent for _, extent in found]
+    if ops.whole:
+        extents = [-(-size // tile) * tile for size, tile in zip(extents, ops.whole, strict=True)]
+    return [low for low, _ in found], extents
 
 
 def _refuse_cut(nest: Nest, s: int, reader: Stage, indices: Indices) -> None:
@@ -192,6 +198,23 @@ def _beyond(
     first, last = forms.ends(form)
     low, high = _interval(e, _reach(forms, e, axes, surplus))
     return np.where(some, low - first, 0), np.where(some, last - high, 0)
+
+
+def _read_exactly(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> tuple[Form, Ints]:
+    """The region of a stage of whole tiles in one dimension: what the loops of its reader read,
+    beyond an axis and the tensor, too (`te.bounds.infer_bound`)."""
+    forms = nest.forms
+    index = index_form(forms, e, axes)
+    terms: dict[int, tuple[Term, ...]] = {}
+    base, extent = index.base, forms.one
+    for slot, own in index.terms.items():
+        stays = kept(nest, s, slot)
+        for term in own:
+            far = np.where(stays, 0, term.scale * forms.largest(slot, term))
+            base, extent = base + np.minimum(far, 0), extent + np.abs(far)
+        if stays.any():
+            terms[slot] = masked(stays, own)
+    return Form(terms, base), extent
 
 
 def _read(

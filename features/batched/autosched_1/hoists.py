@@ -8,7 +8,8 @@ none of them moves with the loop and nothing that it reads stays in the loop:
             total[0] = ...                   for j in range(8):
             Y[i, j] = total[0]                   Y[i, j] = total[0]
 
-Regions and loops stay as InferBound made them; only the position of the stage changes.
+Regions and loops stay as InferBound made them; only the position of the stage changes. Nothing
+leaves a loop whose body begins with storage of aligned strides, which the pass does not look into.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from autosched.state.iterator import Annotation
 
 ALL_LOOPS = "a stage that may leave all loops of another"
 LIMIT = "a stage that leaves a loop with a limit of unrolling"
+ALIGNED = "aligned storage in several loops of a stage"
 
 
 def hoist(nest: Nest, population: Population) -> Population:
@@ -67,15 +69,37 @@ def _order(nest: Nest, population: Population, left: list[Ints]) -> list[Ints]:
     return found
 
 
+def _with_aligned(nest: Nest, population: Population, t: int) -> Ints:
+    """The loop of stage t that nothing leaves because aligned storage is in it, or -1.
+
+    Refuses candidates with several such loops.
+    """
+    forms, loops = nest.forms, nest.stages[t].loops
+    found = forms.full(-1)
+    for aligned, target, at in zip(
+        population.aligned, population.target, population.at, strict=True
+    ):
+        here = aligned & (target == t)
+        if here.any():
+            own = forms.full(-1)
+            for k, slot in enumerate(loops.slots):
+                own = np.where(here & (k <= at) & (forms.extents[slot] > 1), k, own)
+            forms.refuse((own >= 0) & (found >= 0) & (found != own), ALIGNED)
+            found = np.maximum(found, own)
+    return found
+
+
 class _Moves:
     """The moves of the stages.
 
-    `left` has, by stage, the outermost loop of its target that it leaves, or -1; `_gone` says where
-    it has left all of them.
+    `_full` has for each stage the loop that nothing leaves (`_with_aligned`). `left` has, by stage,
+    the outermost loop of its target that it leaves, or -1; `_gone` says where it has left all of
+    them.
     """
 
     def __init__(self, nest: Nest, population: Population) -> None:
         self._nest, self._population = nest, population
+        self._full = [_with_aligned(nest, population, t) for t in range(len(nest.ops.stages))]
         self._at: list[Ints] = []
         self.left: list[Ints] = []
         self._gone: list[Flags] = []
@@ -120,7 +144,7 @@ class _Moves:
         nest, forms = self._nest, self._nest.forms
         loops = nest.stages[t].loops
         inside = self._inside(s)
-        moving = here
+        moving = here & ~self._population.aligned[s]
         for k in range(len(loops.slots) - 1, -1, -1):
             now = moving & (at == k)
             if not now.any():
@@ -128,7 +152,7 @@ class _Moves:
             runs = forms.extents[loops.slots[k]] > 1
             limited = (loops.unroll == k) & (nest.own_step[t] >= 0)
             still = (loops.kinds[k] != Annotation.PARALLEL) & ~self._held(s, t, k, inside)
-            still &= ~self._uses(inside, loops.slots[k])
+            still &= ~self._uses(inside, loops.slots[k]) & (self._full[t] != k)
             leaves = now & runs & still
             forms.refuse(leaves & limited, LIMIT)
             left[leaves] = k
