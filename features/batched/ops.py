@@ -27,7 +27,7 @@ from autosched.features.batched.value_parts import (
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.state.replay import Replay
 from autosched.state.steps import CacheReadStep, inserted_stages
-from autosched.te.bounds.infer_bound import WHOLE_TILES
+from autosched.te.bounds.infer_bound import CONSTANT_READS, WHOLE_TILES
 from autosched.te.lowering.reduction_update import assignments
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
 from autosched.te.operations.tensor import Tensor
@@ -189,6 +189,7 @@ class StageOps:
     scope: str = ""
     crosses: bool = False
     whole: tuple[int, ...] = ()
+    constant_reads: bool = False
     _stand_ins: dict[tuple[str, int], Var] = field(default_factory=dict)
 
     def stand_in(self, what: str, k: int) -> Var:
@@ -253,7 +254,8 @@ class _Maker:
             zeros = tuple([Zeros(pattern.modulus, ()) for pattern in patterns])
             stores = (replace(store, zeros=zeros),)
         known = (base, axes, len(op.axis), extents, stores, stage.is_output)
-        return StageOps(*known, scope=stage.scope, whole=op.attrs.get(WHOLE_TILES, ()))
+        whole, constant = op.attrs.get(WHOLE_TILES, ()), CONSTANT_READS in op.attrs
+        return StageOps(*known, scope=stage.scope, whole=whole, constant_reads=constant)
 
     def reduction(self, op: ComputeOp, body: Reduce, own: Tensor) -> tuple[StoreOps, ...]:
         start = (body.init or body.combiner.identity)[body.value_index]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,9 +71,9 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
             if ops.whole:
                 here = [_read_exactly(nest, s, index, reader.axes) for index in indices]
             else:
-                surplus = _surplus(nest, population, s, c)
+                surplus, root = _surplus(nest, population, s, c), population.target[s] < 0
                 here = [
-                    _read(nest, s, index, reader.axes, shape[d], surplus, population.target[s] < 0)
+                    _read(nest, s, index, reader, shape[d], surplus, root)
                     for d, index in enumerate(indices)
                 ]
             own = [_cuts(nest, s, c, index) for index in indices]
@@ -217,7 +218,73 @@ def _read_exactly(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> tupl
     return Form(terms, base), extent
 
 
+class _Limited(NamedTuple):
+    """The index `given`, of which `part` does not exceed `limit`: `free` is the index without the
+    limit, in which the part occurs `times` times."""
+
+    given: Expr
+    free: Expr
+    part: Expr
+    limit: int
+    times: int
+
+
+def _limited(e: Expr) -> _Limited | None:
+    """The index with the one limit in it; None where there is none, or not in a sum of products."""
+    match e:
+        case Min(part, IntImm(limit)):
+            return _Limited(e, part, part, limit, 1)
+        case Add(a, b):
+            left, right = _limited(a), _limited(b)
+            if left is not None and right is None:
+                return left._replace(given=e, free=Add(left.free, b))
+            if right is not None and left is None:
+                return right._replace(given=e, free=Add(a, right.free))
+        case Mul(a, IntImm(factor)) if factor > 0:
+            found = _limited(a)
+            if found is not None:
+                times = found.times * factor
+                return found._replace(given=e, free=Mul(found.free, e.b), times=times)
+    return None
+
+
 def _read(
+    nest: Nest,
+    s: int,
+    e: Expr,
+    reader: Stage,
+    shape: Ints,
+    surplus: dict[Var, Ints],
+    root: Flags,
+) -> tuple[Form, Ints]:
+    """The region that one iteration around stage s reads in one dimension: min and extent.
+
+    For a reader of constant regions it is the largest one of an index with a limit, that of the
+    index without it, wherever the loops around do not reach the limit.
+    """
+    forms, axes = nest.forms, reader.axes
+    limited = _limited(e) if reader.ops.constant_reads else None
+    stands = np.zeros(forms.count, bool)
+    if limited is not None:
+        stands = ~root & _stands(nest, s, limited.part, axes)
+    if limited is None or not stands.any():
+        return _read_at(nest, s, e, axes, shape, surplus, root)
+    low, width, beyond = _span(nest, s, limited.free, axes, surplus, root)
+    start, reach, _ = _span(nest, s, limited.part, axes, surplus, root)
+    first, last = forms.ends(start)
+    odd = beyond | (last > limited.limit) | (first != 0) | bool(surplus)
+    forms.refuse(stands & odd, "a limited index whose loops reach beyond the limit")
+    extent = width - limited.times * np.maximum(reach - limited.limit, 0) + 1
+    whole = extent >= shape
+    still, size = _read_at(nest, s, e, axes, shape, surplus, root | stands)
+    terms = {slot: masked(~stands, own) for slot, own in still.terms.items()}
+    for slot, own in low.terms.items():
+        terms[slot] = terms.get(slot, ()) + masked(stands & ~whole, own)
+    base = np.where(stands, np.where(whole, 0, low.base), still.base)
+    return Form(terms, base), np.where(stands, np.where(whole, shape, extent), size)
+
+
+def _read_at(
     nest: Nest,
     s: int,
     e: Expr,
@@ -226,7 +293,7 @@ def _read(
     surplus: dict[Var, Ints],
     root: Flags,
 ) -> tuple[Form, Ints]:
-    """The region that one iteration around stage s reads in one dimension: min and extent."""
+    """As `_read`, of an index that is evaluated as it stands."""
     forms = nest.forms
     low, width, beyond = _span(nest, s, e, axes, surplus, root)
     constant = fixed(low)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.driver import lower_steps
+from autosched.driver import lower_func, lower_steps
 from autosched.errors import ConfigError, ScheduleError
 from autosched.measure import ansor_log
 from autosched.measure.result import MeasureResult
@@ -35,7 +35,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.tir.equal import structural_equal
 from autosched.tir.expr import Expr
 from autosched.tir.interp import run
-from autosched.tir.stmt import Allocate
+from autosched.tir.stmt import Allocate, BufferRealize
 from autosched.tir.walk import stmts
 from autosched.workloads.evaluate import evaluate
 
@@ -544,3 +544,24 @@ def test_columns_come_first_where_a_large_b_would_be_read_for_few_rows(
     """9 * 256 * 256 elements are more than half of most second caches, 9 * 16 * 256 are not."""
     sketches = using(space_of(padded(TYPES[name], 14, channels, 256, 1), name))
     assert {s.stages[-1].iters[0].name.split(".")[0] for s in sketches} == {first}
+
+
+def test_a_packed_tile_has_as_many_rows_in_the_last_one() -> None:
+    """Of 20 rows in tiles of 6, the last tile has two: A.pack still has a constant size."""
+    tensors = product(TYPES["vpdpbusd.zmm.s8"], 20, 40, 20)
+    out = tensors[-1].op
+    s = te.create_schedule(out)
+    total = out.inputs[0]
+    packed, _, _, tile = s.use_instruction(total, "vpdpbusd.zmm.s8", (6, 1), pack_a=True)
+    s[total].compute_inline()
+    block, _ = s[out].split(s[out].op.root_iter_vars[0], factor=6)
+    for each in (tile, packed):
+        s[each].compute_at(s[out], block)
+    func = schedule_to_prim_func(s, tensors)
+    realized = {r.buffer.name: r.bounds for r in stmts(func.body) if isinstance(r, BufferRealize)}
+    assert [repr(r.extent) for r in realized["A.pack"]] == ["6", "20"]
+    values = arrays(tensors[:-1], np.random.default_rng(0))
+    (expected,) = evaluate(tensors, values)
+    found = np.zeros(expected.shape, np.int32)
+    run(lower_func(func, TARGET), [*values, found])
+    np.testing.assert_array_equal(found, expected)

@@ -102,6 +102,11 @@ WHOLE_TILES = "whole_tiles"
 The inferred extent of an axis is rounded up to a multiple of its tile size. The operation must be
 defined on the added elements, too."""
 
+CONSTANT_READS = "constant_reads"
+"""The attribute of an operation that is computed in tiles: regions that a tile reads are constant.
+
+It reads at indices such as min(i, 499), so that the last tile needs less than others."""
+
 
 def _not_negative(steps: Expr, first: Expr) -> Expr:
     """The number of `steps` that a scan runs after its `first` ones, at least 0.
@@ -361,15 +366,19 @@ class _Context:
     def _region(self, stage: Stage, sets: Iterable[IntSet], declared: Range) -> Range:
         """The range of an axis of `stage` that covers all `sets`.
 
-        In memory of a block or a thread, an axis of constant size has a constant extent that is
-        enough for all iterations. It is `declared` where no smaller one is known to be enough. One
-        that is constant once the domains of loops are known stays as it is. A scan, and what it
-        reads, computes what is needed alone: it is not defined on all of the declared domain.
+        In memory of a block or a thread, and for readers with CONSTANT_READS, an axis of constant
+        size has a constant extent that is enough for all iterations. It is `declared` where no
+        smaller one is known to be enough. One that is constant once the domains of loops are known
+        stays as it is. A scan, and what it reads, computes what is needed alone: it is not defined
+        on all of the declared domain.
         """
         found = self.regions.union(sets, declared)
         if isinstance(found.extent, IntImm) or not isinstance(declared.extent, IntImm):
             return found
-        if self.storage(stage) == GLOBAL or stage.op in self._in_scans:
+        if stage.op in self._in_scans:
+            return found
+        readers = (op for tensor in stage.op.outputs for op in self.feed.get(tensor, ()))
+        if self.storage(stage) == GLOBAL and not any(CONSTANT_READS in op.attrs for op in readers):
             return found
         analyzer = Analyzer()
         for iv, dom in self.domains.items():

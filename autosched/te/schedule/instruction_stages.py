@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.te.bounds.infer_bound import WHOLE_TILES
+from autosched.te.bounds.infer_bound import CONSTANT_READS, WHOLE_TILES
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.operand import element, is_computed
 from autosched.te.intrin.product import Product, extent
@@ -223,7 +223,8 @@ class InstructionStages:
             row = add(mul(row, self.height), mi.var)
         if self.over is not None:
             row, table[self.over.var] = within[0].var, step_over
-        if extent(product.m) % self.rows and not within:
+        clamped = not within and extent(product.m) % self.rows > 0
+        if clamped:
             row = min_(row, extent(product.m) - 1)  # rows beyond the last are computed and dropped
         step = add(mul(ko.var, self.depth), ki.var)
         table |= {product.m.var: row, product.k.var: step}
@@ -243,6 +244,8 @@ class InstructionStages:
         )
         body = sum_over(value, axis=[*outer, ko, *parts, ki])
         attrs: dict[str, Any] = {INSTRUCTION: f"{self.name}:{self.part}"}
+        if clamped:
+            attrs[CONSTANT_READS] = True
         if within:  # a consumer that needs a part of a tile still gets the whole tile
             attrs[WHOLE_TILES] = (1,) * (len(axes) + 2) + (
                 self.rows,
