@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -14,7 +15,7 @@ from autosched.features.batched.forms import Flags, Form
 from autosched.features.batched.freed import keep_freed
 from autosched.features.batched.loops import splits_fused
 from autosched.features.batched.mixed import Texts
-from autosched.features.batched.nest import Nest, Population
+from autosched.features.batched.nest import Nest, Population, index_form
 from autosched.features.batched.ops import ProgramOps, ops_of
 from autosched.features.batched.plan import Plan, UnsupportedError
 from autosched.features.batched.plans import Key, Plans
@@ -22,7 +23,7 @@ from autosched.features.batched.regions import reads_of
 from autosched.features.batched.threads import kept
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
-from autosched.tir.expr import Expr, FloorDiv, FloorMod, Max, Min, Var
+from autosched.tir.expr import Expr, FloorDiv, FloorMod, IntImm, Max, Min, Var
 from autosched.tir.walk import free_vars, pre_order
 
 Extents = list[list[int]]
@@ -110,10 +111,35 @@ def _may_be_symbolic(nest: Nest, population: Population) -> Flags:
         for s in range(c):
             indices = chain.from_iterable(reads_of(reader.ops, nest.stages[s].ops.buffer))
             for part in {part for index in indices for part in _parts(index)}:
-                where = cut | (not isinstance(part, Var))
-                if where.any():
-                    axes = [reader.axes[var] for var in free_vars(part)]
-                    found |= where & _stands_and_runs(nest, s, axes)
+                axes = [reader.axes[var] for var in free_vars(part)]
+                if cut.any():
+                    found |= cut & _stands_and_runs(nest, s, axes)
+                if not isinstance(part, Var) and not (
+                    reader.ops.constant_reads and _is_limit(part)
+                ):
+                    found |= _stands_and_runs(nest, s, axes) & ~_cancels(nest, s, part, reader.axes)
+    return found
+
+
+def _is_limit(e: Expr) -> bool:
+    return isinstance(e, Min) and isinstance(e.b, IntImm)
+
+
+def _cancels(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> Flags:
+    """Where the loops that stand still leave the quotient or remainder, as its divisor divides
+    them.
+
+    (t * 12 + 5) // 6 - t * 12 // 6 is 0, as both are t * 2.
+    """
+    forms = nest.forms
+    if not isinstance(e, FloorDiv | FloorMod) or not isinstance(e.b, IntImm):
+        return np.zeros(forms.count, bool)
+    inside, lost = forms.attempt(partial(index_form, forms, e.a, axes))
+    found: Flags = ~lost
+    for slot, term in inside.every():
+        used = (term.scale % e.b.value != 0) & (forms.extents[slot] > 1)
+        if used.any():
+            found = found & ~(used & kept(nest, s, slot))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -91,6 +92,27 @@ def test_extents_are_those_of_each_by_itself(
         assert extents(bounded) == extents(dag.infer_bound(state)), state.steps
         assert bounded.steps == state.steps
     assert asked or (target, space) == ("cuda", "ansor")
+
+
+@pytest.mark.parametrize("tiles", ["+avx512vnni", "+avx512vnni,+amx-tile,+amx-int8"])
+@pytest.mark.parametrize("size", [64, 50])
+def test_extents_with_a_tensor_instruction(
+    tiles: str, size: int, asked: list[State], one_by_one: list[State]
+) -> None:
+    """Rows that tiles pack are read at min(i, 49), sums at i // 16 and i % 16: all are constant."""
+    features = f"+avx512f,+avx512bw,{tiles}"
+    target = replace(TARGETS["cpu"], features=features, triple="x86_64-linux", vector_bytes=64)
+    sizes: dict[str, Any] = {"M": size, "N": 100, "K": 33, "in_dtype": "int8", "acc_dtype": "int32"}
+    task = Task.from_workload("matmul", target=target, **sizes)
+    found = SearchSpace(task, SearchOptions())
+    found.attempts(np.random.default_rng(0), 40)
+    dag, without_rule = found.context.dag, len(one_by_one)
+    for state, bounded in zip(asked, list(Bounds(dag)(asked)), strict=True):
+        if isinstance(bounded, ScheduleError):
+            without_rule -= 1
+        else:
+            assert extents(bounded) == extents(dag.infer_bound(state)), state.steps
+    assert without_rule <= 0.1 * len(asked)
 
 
 def states(
