@@ -21,7 +21,8 @@ class LoopState:
     `leaves` are the loops by id, outermost first, `kinds` the annotations of some of them,
     `next_id` is the next free id. The axes are 0 to `axes` - 1. `unroll` is the loop with the
     unroll pragma, or -1. `threads` says whether a loop is bound to threads, `limited` whether the
-    unroll limit has an effect.
+    unroll limit has an effect: not on a loop bound to threads, nor on one that was split or fused
+    later.
     """
 
     __slots__ = (
@@ -52,7 +53,7 @@ class LoopState:
         self.kinds, self.unroll = kinds, unroll
         self.next_id = axes if next_id is None else next_id
         self.threads = any(kind >= FIRST_THREAD for _, kind in kinds)
-        self.limited = unroll >= 0 and dict(kinds).get(unroll, 0) < FIRST_THREAD
+        self.limited = unroll in self.leaves and dict(kinds).get(unroll, 0) < FIRST_THREAD
         self._after: dict[tuple[Any, ...], LoopState] = {}
         self._positions: dict[int, int] = {}
         self._loops: Loops | None = None
@@ -65,17 +66,10 @@ class LoopState:
 
     @property
     def loops(self) -> Loops:
-        """The loops as a plan has them; an unroll limit on a loop bound to threads has no effect.
-
-        Raises UnsupportedError where the loop with the limit was split or fused later.
-        """
+        """The loops as a plan has them."""
         if self._loops is None:
             kinds = dict(self.kinds)
-            unroll = -1
-            if self.limited:
-                if self.unroll not in self.leaves:
-                    raise UnsupportedError("an unroll limit on a loop that no longer exists")
-                unroll = self.leaves.index(self.unroll)
+            unroll = self.leaves.index(self.unroll) if self.limited else -1
             found = tuple([kinds.get(leaf, 0) for leaf in self.leaves])
             self._loops = Loops(self.axes, self.relations, self.leaves, found, unroll)
         return self._loops
@@ -185,7 +179,7 @@ def _annotate(state: LoopState, at: int, kind: int) -> LoopState:
 
 
 def _limit(state: LoopState, at: int) -> LoopState:
-    if state.unroll >= 0:
+    if state.unroll in state.leaves:
         raise UnsupportedError("two unroll limits")
     return _changed(state, unroll=state.leaves[at])
 

@@ -73,6 +73,9 @@ PINNED: dict[str, list[JsonStep]] = {
     "aligned storage in a loop that does not move it": [*_AMX_TILES, ["CA", 2, 6, 1]],
     # Copies are never unrolled, whatever the limit of the tiles that they are computed in.
     "a copy in a loop with a limit": [*_AMX_TILES, ["CA", 2, 4, 1], ["PR", 4, 0, _LIMIT]],
+    "a copy without its limit, as its loop was split": [
+        *(*_AMX_TILES, ["SP", 2, 1, 128, [32], 1], ["CA", 2, 4, 1], ["PR", 4, 0, _LIMIT]),
+    ],
     # Another limit would be inside or outside of the copy's own.
     "a copy with a limit of its own": [*_AMX_TILES, ["PR", 2, 0, _LIMIT]],
 }

@@ -38,9 +38,13 @@ def test_what_no_plan_can_be_made_of() -> None:
         state.limit(0).limit(1)
     with pytest.raises(UnsupportedError, match="two annotations"):
         state.annotate(0, 1).annotate(0, 2)
-    for later in (state.limit(1).split(1, 1, True), state.limit(1).fuse((0, 1))):
-        with pytest.raises(UnsupportedError, match="limit on a loop that no longer exists"):
-            _ = later.loops
+
+
+def test_a_limit_on_a_loop_that_is_split_or_fused_has_no_effect() -> None:
+    limited = LoopState(3).limit(1)
+    for later in (limited.split(1, 1, True), limited.fuse((0, 1))):
+        assert not later.limited and later.loops.unroll == -1
+        assert later.limit(0).loops.unroll == 0
 
 
 def test_a_fusion_of_more_loops_than_memory_holds_is_refused_at_once() -> None:
