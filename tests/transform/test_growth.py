@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from autosched import te
 from autosched.driver import schedule_ops
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
+from autosched.transform.expressions.guard_selects import GuardSelects
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.storage.share_output import ShareOutput
 from kit.growth import calls
@@ -33,6 +36,40 @@ def _stages_of_one_sum(count: int) -> PrimFunc:
 
     D = te.compute((16,), total, name="D")
     return schedule_ops(te.create_schedule(D.op), [A, D])
+
+
+def _choices(count: int) -> PrimFunc:
+    """A chain of choices by the index, whose last value is read with a shift under a condition."""
+    A = te.placeholder((4096,), name="A")
+
+    def chosen(i: Var) -> Expr:
+        result: Expr = te.select(i < 4000, A[i + 96], 0.0)
+        for k in range(count):
+            result = te.select(i == k, A[i] + float(k), result)
+        return result
+
+    B = te.compute((4096,), chosen, name="B")
+    return schedule_ops(te.create_schedule(B.op), [A, B])
+
+
+def _choices_under_a_condition(count: int) -> PrimFunc:
+    """A chain of choices whose last value must be guarded by a condition around all of them."""
+    A = te.placeholder((4096,), name="A")
+
+    def chosen(i: Var) -> Expr:
+        result = A[i + 96]
+        for k in range(count):
+            result = te.select(i == k, A[i] + float(k), result)
+        whole: Expr = te.select(i < 4000, result, 0.0)
+        return whole
+
+    B = te.compute((4096,), chosen, name="B")
+    return schedule_ops(te.create_schedule(B.op), [A, B])
+
+
+@pytest.mark.parametrize("make", [_choices, _choices_under_a_condition])
+def test_each_choice_of_a_chain_is_looked_at_once(make: Callable[[int], PrimFunc]) -> None:
+    assert _growth(make, GuardSelects(), 16) < 2.5
 
 
 def test_each_of_many_buffers_is_looked_for_once() -> None:

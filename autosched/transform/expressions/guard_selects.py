@@ -48,11 +48,17 @@ class GuardSelects(FunctionPass):
 
 
 class _Guard:
-    """One walk over a function; `facts` hold at the current statement."""
+    """One walk over a function; `facts` hold at the current statement.
+
+    Memos for the facts at the current expression: `_made` are the results of `expr`, and `_free`
+    says which arms may be computed speculatively.
+    """
 
     def __init__(self, func: PrimFunc) -> None:
         self.facts = Facts(func)
         self.memory = MemoryBounds(func, self.facts.analyzer)
+        self._made: dict[Expr, Expr] = {}
+        self._free: dict[Expr, bool] = {}
 
     # -- statements
 
@@ -61,13 +67,23 @@ class _Guard:
             return s
         if isinstance(s, Allocate | BufferRealize):
             self.memory.add(s)
-        return self.facts.map_children(s, self.stmt, self.expr)
+        return self.facts.map_children(s, self.stmt, self._whole)
+
+    def _whole(self, e: Expr) -> Expr:
+        self._made, self._free = {}, {}
+        return self.expr(e)
 
     # -- expressions
 
     def expr(self, e: Expr) -> Expr:
         if not kinds(e) & _SELECT:
             return e
+        made = self._made.get(e)
+        if made is None:
+            made = self._made[e] = self._guarded(e)
+        return made
+
+    def _guarded(self, e: Expr) -> Expr:
         if isinstance(e, Select):
             if not (self._is_free(e.true_value) and self._is_free(e.false_value)):
                 return self._chosen(e, e.children())
@@ -80,29 +96,84 @@ class _Guard:
         condition, value, other = parts
         new = (
             self.expr(condition),
-            self.facts.under(holding(condition), self.expr, value),
-            self.facts.under(self.facts.failing(condition), self.expr, other),
+            self._under(holding(condition), value),
+            self._under(self.facts.failing(condition), other),
         )
         if isinstance(e, Call) and all(a is b for a, b in zip(new, parts, strict=True)):
             return e
         return Call(e.dtype, "if_then_else", new)
 
-    def _is_free(self, e: Expr) -> bool:
-        """Whether `e` may be computed here although its value may not be used."""
-        if not kinds(e) & UNSAFE:
+    def _under(self, conditions: tuple[Expr, ...], e: Expr) -> Expr:
+        """`expr(e)` where the conditions hold."""
+        outside = self._made, self._free
+        self._made, self._free = {}, {}
+        try:
+            return self.facts.under(conditions, self.expr, e)
+        finally:
+            self._made, self._free = outside
+
+    def _is_free(self, arm: Expr) -> bool:
+        """Whether `arm` may be computed here although its value may not be used.
+
+        Where it may, the arms inside are asked next, with these facts. They are decided from the
+        innermost on, so that in a chain of choices each is looked at once.
+        """
+        found = self._free.get(arm)
+        if found is None:
+            found = self._free[arm] = self._shown_free(arm, {})
+            for inner in _arms_in(arm) if found else ():
+                if inner not in self._free:
+                    self._free[inner] = self._shown_free(inner, {})
+        return found
+
+    def _shown_free(self, e: Expr, known: dict[Expr, bool]) -> bool:
+        """Whether `e` is free with the facts of the analyzer, of which `known` is the memo.
+
+        These may be more than at the current expression; what is free there is free with more.
+        """
+        if not kinds(e) & UNSAFE or self._free.get(e):
             return True
+        found = known.get(e)
+        if found is None:
+            found = known[e] = self._show_free(e, known)
+        return found
+
+    def _show_free(self, e: Expr, known: dict[Expr, bool]) -> bool:
         match e:
             case BufferLoad():
-                return self.memory.contains(e) and all(map(self._is_free, e.indices))
+                inside = self.memory.contains(e)
+                return inside and all(self._shown_free(index, known) for index in e.indices)
             case Select() | Call(op="if_then_else"):
                 # Both become an if_then_else if an arm needs it: each arm counts under its
                 # condition.
                 condition, value, other = e.children()
                 return (
-                    self._is_free(condition)
-                    and self.facts.under(holding(condition), self._is_free, value)
-                    and self.facts.under(self.facts.failing(condition), self._is_free, other)
+                    self._shown_free(condition, known)
+                    and self._free_under(holding(condition), value, known)
+                    and self._free_under(self.facts.failing(condition), other, known)
                 )
         if is_opaque(e) or divides_by_unknown(e, self.facts.analyzer):
             return False
-        return all(map(self._is_free, e.children()))
+        return all(self._shown_free(child, known) for child in e.children())
+
+    def _free_under(self, conditions: tuple[Expr, ...], e: Expr, known: dict[Expr, bool]) -> bool:
+        if not conditions:
+            return self._shown_free(e, known)
+        inner: dict[Expr, bool] = {}
+        return self.facts.under(conditions, lambda arm: self._shown_free(arm, inner), e)
+
+
+def _arms_in(e: Expr) -> list[Expr]:
+    """The arms of Selects in `e` that no inner if_then_else guards, inner ones first."""
+    found: dict[Expr, None] = {}
+    seen, stack = {e}, [e]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Select):
+            found.update(dict.fromkeys((node.true_value, node.false_value)))
+        elif isinstance(node, Call) and node.op == "if_then_else":
+            continue
+        new = [c for c in node.children() if kinds(c) & _SELECT and c not in seen]
+        seen.update(new)
+        stack += new
+    return list(reversed(found))
