@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +16,13 @@ from autosched.errors import ConfigError
 from autosched.target import make_target
 from autosched.torch.direct import Direct
 from autosched.torch.elementwise import BATCH_NORMS
+from autosched.torch.functional import NotFunctionalError, functional
 from autosched.torch.matches import LeftOut, matches_of
 from autosched.torch.model_graph import Constants, arguments_of, traced
 from autosched.torch.number_inputs import number_inputs
 from autosched.torch.recorded import Known, Report, put_kernels
 from autosched.torch.replacement import Replacement
+from autosched.torch.written_buffers import is_write
 from autosched.user_warning import warn
 from autosched.words import count
 
@@ -62,16 +65,21 @@ class _Variant:
         self, graph: Any, inputs: Sequence[Any], weights: Sequence[int], known: Known
     ) -> None:
         self._lock = threading.Lock()
+        self._whole = graph
+        self._written: Sequence[int] = ()
         self._weights: tuple[_Weight, ...] = ()
         self._plain: dict[int, Any] = {}
         self._converts = torch.is_autocast_enabled("cpu")
         try:
-            module = traced(graph, inputs, {})
+            module = _operations(graph, inputs)
         except ConfigError as error:
             self.report = Report((), (LeftOut("the whole graph", "", _named(graph, str(error))),))
             self._call: Callable[..., Any] = graph
             return
         places = [node for node in module.graph.nodes if node.op == "placeholder"]
+        written = {node.args[0] for node in module.graph.nodes if is_write(node)}
+        self._written = [i for i, place in enumerate(places) if place in written]
+        weights = [i for i in weights if places[i] not in written]
         self._constants = Constants(module, {places[i]: inputs[i] for i in weights})
         self._replacement = Replacement(module, self._constants, shared=True)
         statistics = _statistics(module.graph)
@@ -88,6 +96,8 @@ class _Variant:
         self._remember(inputs)
 
     def __call__(self, *inputs: Any) -> Any:
+        if self._written and not self._are_apart(inputs):
+            return self._whole(*inputs)
         if not all(weight.is_in(inputs) for weight in self._weights):
             with self._lock:
                 self._constants.given = {place: inputs[i] for i, place in self._places.items()}
@@ -100,6 +110,13 @@ class _Variant:
             return self._call(*given)
         with torch.autocast("cpu", enabled=False):
             return self._call(*given)
+
+    def _are_apart(self, inputs: Sequence[Any]) -> bool:
+        """Whether each input that is written to has memory of its own."""
+        tensors = {i: value for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
+        memory = {i: value.untyped_storage().data_ptr() for i, value in tensors.items()}
+        others = Counter(memory.values())
+        return all(others[memory[i]] == 1 for i in self._written)
 
     def _remember(self, inputs: Sequence[Any]) -> None:
         self._constants.given.clear()
@@ -171,6 +188,14 @@ class CompiledGraph:
         if reason not in self._told:
             self._told.add(reason)
             warn(f"a graph of torch.compile with kernels: {reason}")
+
+
+def _operations(graph: Any, inputs: Sequence[Any]) -> Any:
+    """The graph as one of PyTorch's own operators. Raises ConfigError where there is none."""
+    try:
+        return functional(graph, inputs)
+    except NotFunctionalError:
+        return traced(graph, inputs, {})
 
 
 def _named(graph: Any, text: str) -> str:

@@ -91,12 +91,17 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
             "copy to write to, x.clone()"
         )
     module = program.module()
+    return_own(module.graph)
+    return prepared(module)
+
+
+def prepared(module: Any) -> Any:
+    """The traced module as matches read it: without checks, with strides as they will be."""
     for node in list(module.graph.nodes):
         # Checks of the inputs and of what is converted, made by export.
         if not node.users and (node.op == "call_module" or node.target is _CHECK):
             module.graph.erase_node(node)
     _name_types(module.graph)
-    return_own(module.graph)
     settle_strides(module.graph)
     return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
 
@@ -170,7 +175,7 @@ def _in_its_mode(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> 
 
 def _program(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The model as `torch.export` traces it."""
-    with _alone(), _unchanged(model), _without_logs(), warnings.catch_warnings():
+    with alone(), _unchanged(model), without_logs(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own types
         warnings.filterwarnings("ignore", _LAYERS_OWN, UserWarning)
         program = torch.export.export(model, inputs, named)
@@ -188,7 +193,7 @@ def _program(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """No other thread traces or compiles meanwhile: PyTorch has one state of it for all threads.
 
     What others call of torch.compile is computed as it is then, where it would be an error.
@@ -199,7 +204,7 @@ def _alone() -> Iterator[None]:
 
 
 @contextmanager
-def _without_logs() -> Iterator[None]:
+def without_logs() -> Iterator[None]:
     """PyTorch's log has no pages of an error that is raised anyway."""
     logs = [logging.getLogger(f"torch.{name}") for name in _LOGS]
     for log in logs:
