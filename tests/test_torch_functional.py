@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 o
 from torch import fx  # noqa: E402
 
 from autosched.torch.functional import NotFunctionalError, functional  # noqa: E402
+from autosched.torch.model_graph import Constants  # noqa: E402
 from kit.torch_models import drawn  # noqa: E402
 
 F = torch.nn.functional
@@ -109,3 +110,14 @@ def test_inputs_keep_their_strides_and_constants_their_values() -> None:
         for result, wanted in zip(traced(function, x)(x), function(x), strict=True):
             torch.testing.assert_close(result, wanted)
             assert result.stride() == wanted.stride()
+
+
+def test_numbers_that_a_graph_has_are_constants() -> None:
+    graph = fx.symbolic_trace(lambda x: (x * 1,))
+    _, product, _ = graph.graph.nodes
+    with graph.graph.inserting_before(product):
+        product.update_arg(1, graph.graph.call_function(torch.tensor, ([1.0, 2.0],)))
+    graph.recompile()
+    found = functional(graph, drawn((3, 2)))
+    (product,) = found.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
+    assert product.args[1] in Constants(found)

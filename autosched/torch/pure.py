@@ -79,6 +79,7 @@ PURE = FILLED | {
     _aten.select.int,
     _aten.expand.default,
     _aten.alias.default,
+    _aten.detach.default,
     _aten.index.Tensor,
     _aten._weight_norm.default,
     _aten.mv.default,
