@@ -35,6 +35,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import is_pure
 from autosched.tir.kinds import direct_loads
 from autosched.tir.linear import combine, linear
+from autosched.tir.loops import trip_count
 from autosched.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order
@@ -96,11 +97,11 @@ def _batched(loops: list[For], stores: Sequence[BufferStore]) -> Stmt | None:
     """
     chosen: list[For] = []
     for loop in reversed(loops):
-        if prod(_length(x) for x in (*chosen, loop)) <= _MOST_LANES and _independent(
+        if prod(trip_count(x) for x in (*chosen, loop)) <= _MOST_LANES and _independent(
             [*chosen, loop], stores
         ):
             chosen.append(loop)
-    lanes = prod(_length(x) for x in chosen)
+    lanes = prod(trip_count(x) for x in chosen)
     if lanes < 2:
         return None
     lane = Var("lane")
@@ -109,10 +110,10 @@ def _batched(loops: list[For], stores: Sequence[BufferStore]) -> Stmt | None:
     below = 1
     for loop in chosen:  # innermost first
         part = op.floordiv(lane, below) if below > 1 else lane
-        if below * _length(loop) < lanes:
-            part = op.floormod(part, _length(loop))
+        if below * trip_count(loop) < lanes:
+            part = op.floormod(part, trip_count(loop))
         values[loop.loop_var] = op.add(op.cast(loop.loop_var.dtype, part), loop.min)
-        below *= _length(loop)
+        below *= trip_count(loop)
     result: Stmt = For(
         lane, IntImm(0), IntImm(lanes), ForKind.VECTORIZED, substitute_stmt(inside, values)
     )
@@ -122,14 +123,9 @@ def _batched(loops: list[For], stores: Sequence[BufferStore]) -> Stmt | None:
     return result
 
 
-def _length(loop: For) -> int:
-    assert isinstance(loop.extent, IntImm)
-    return loop.extent.value
-
-
 def _independent(loops: Sequence[For], stores: Sequence[BufferStore]) -> bool:
     """Whether no two iterations of `loops` access the same element that `stores` write."""
-    lengths = {x.loop_var: _length(x) for x in loops}
+    lengths = {x.loop_var: trip_count(x) for x in loops}
     written = {s.buffer.data: s for s in stores}
     for store in stores:
         first = linear(store.indices[0])

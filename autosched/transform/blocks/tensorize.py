@@ -31,6 +31,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.constants import is_zero
 from autosched.tir.expr import BufferLoad, Expr, IterKind, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.loops import nest_of
 from autosched.tir.op import add, const, sub
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
@@ -88,7 +89,7 @@ def tensorize(func: PrimFunc, block: str, intrin: TensorIntrin) -> PrimFunc:
 
     def go(s: Stmt) -> Stmt:
         if isinstance(s, For):
-            chain = _nest(s)[: len(pattern_loops)]
+            chain = nest_of(s)[0][: len(pattern_loops)]
             inner = chain[-1].body if len(chain) == len(pattern_loops) else None
             if inner is realize:
                 found.extend(chain)
@@ -118,21 +119,11 @@ def _only_block(func: PrimFunc, name: str) -> BlockRealize:
     return named[0]
 
 
-def _nest(s: Stmt) -> list[For]:
-    """The perfectly nested loops from `s` inwards."""
-    loops: list[For] = []
-    while isinstance(s, For):
-        loops.append(s)
-        s = s.body
-    return loops
-
-
 def _description(intrin: TensorIntrin) -> tuple[list[For], BlockRealize]:
     body = intrin.description.body
-    if isinstance(body, BlockRealize) and not body.iter_values and _nest(body.block.body):
+    if isinstance(body, BlockRealize) and not body.iter_values and nest_of(body.block.body)[0]:
         body = body.block.body
-    loops = _nest(body)
-    inner = loops[-1].body if loops else body
+    loops, inner = nest_of(body)
     if not loops or not isinstance(inner, BlockRealize):
         raise ScheduleError(
             f"tensorize: the description {intrin.description.name} must be loops around one block"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autosched.tir.expr import BufferLoad, IntImm, IterVar, Var
+from autosched.tir.expr import BufferLoad, IterVar, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.loops import trip_count
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -136,13 +137,12 @@ class _DeadStores:
         with self._prover.inside(s):
             body, first = self.stmt(s.body, inside)
         whole = touched(s.body)
-        runs = isinstance(s.extent, IntImm) and s.extent.value > 0
         before = list(inside)
         for region in first:
             if any(region is r for r in inside):
                 continue
             if not region.mentions((s.loop_var,)):
-                if runs:
+                if trip_count(s):
                     before.append(region)
                 continue
             hidden = region.data in self._memory.private or not whole.is_opaque

@@ -15,6 +15,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import loads_in
+from autosched.tir.loops import trip_count
 from autosched.tir.op import not_
 from autosched.tir.stmt import (
     Allocate,
@@ -198,14 +199,13 @@ class _KnownValues:
         with self._prover.inside(s):
             body, last = self.stmt(s.body, inside)
         whole = touched(s.body)
-        runs = isinstance(s.extent, IntImm) and s.extent.value > 0
         after = list(inside)
         written = {store.buffer.data for store in whole.stores}
         for fact in last:
             if any(fact is f for f in inside):
                 continue
             if not fact.mentions(s.loop_var):
-                if runs:
+                if trip_count(s):
                     after.append(fact)
                 continue
             if (

@@ -67,6 +67,7 @@ from autosched.errors import ScheduleError
 from autosched.tir.dtype import int32
 from autosched.tir.expr import Call, Expr, IntImm, IterVar, Range, StringImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.loops import trip_count
 from autosched.tir.op import const
 from autosched.tir.stmt import (
     Allocate,
@@ -268,7 +269,7 @@ class _Planner:
         self._check_uniform(s, uneven, self.marked - before, table)
         around = [a.around(span, var) if isinstance(a, Access) else a for a in exposed]
         cleared = [replace(a, double_buffer=False) if isinstance(a, Access) else a for a in around]
-        if not (isinstance(s, For) and isinstance(s.extent, IntImm) and s.extent.value > 0):
+        if not (isinstance(s, For) and trip_count(s)):
             # The condition of a while loop is read once more after all barriers.
             cleared = closed(cleared) if isinstance(s, For) else cleared
             cleared = [MAYBE if isinstance(a, Barrier) else a for a in cleared]

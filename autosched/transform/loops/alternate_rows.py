@@ -37,10 +37,11 @@ from typing import ClassVar, NamedTuple
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.copy_stmt import copy_stmt
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Mul, Var
+from autosched.tir.expr import BufferLoad, Expr, Mul, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import loads_in
 from autosched.tir.linear import linear, sum_of
+from autosched.tir.loops import count_from_zero
 from autosched.tir.op import const
 from autosched.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
@@ -142,9 +143,8 @@ def _nest(s: For) -> _Nest | None:
 
 def _length(s: For) -> int:
     """The number of iterations of an unrolled loop that starts at 0; 0 for any other loop."""
-    if s.kind is not ForKind.UNROLLED or s.annotations or not isinstance(s.extent, IntImm):
-        return 0
-    return s.extent.value if isinstance(s.min, IntImm) and s.min.value == 0 else 0
+    plain = s.kind is ForKind.UNROLLED and not s.annotations
+    return count_from_zero(s) if plain else 0
 
 
 def _is_product(nest: _Nest, store: BufferStore) -> bool:

@@ -25,9 +25,10 @@ from itertools import chain
 from operator import is_
 from typing import ClassVar
 
-from autosched.tir.expr import Broadcast, BufferLoad, Call, Div, Expr, IntImm, Let, Var
+from autosched.tir.expr import Broadcast, BufferLoad, Call, Div, Expr, Let, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, kinds, kinds_in
+from autosched.tir.loops import trip_count
 from autosched.tir.op import broadcast
 from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, SeqStmt, Stmt, seq
 from autosched.tir.walk import (
@@ -133,7 +134,7 @@ class _Binder:
 def _is_sure(loop: For) -> bool:
     """Whether the loop runs on one thread and at least once."""
     serial = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
-    return serial and isinstance(loop.extent, IntImm) and loop.extent.value > 0
+    return serial and trip_count(loop) > 0
 
 
 def _handed_out(e: Expr, *, divides: bool) -> Iterator[Expr]:

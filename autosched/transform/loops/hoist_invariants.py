@@ -30,6 +30,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import loads_in
+from autosched.tir.loops import trip_count
 from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -101,7 +102,7 @@ class _Hoister:
 def _is_sure(loop: For) -> bool:
     """Whether the loop runs on one thread and at least once."""
     serial = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
-    return serial and isinstance(loop.extent, IntImm) and loop.extent.value > 0
+    return serial and trip_count(loop) > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autosched.tir.copy_stmt import copy_stmt
-from autosched.tir.expr import Expr, IntImm, Var
+from autosched.tir.expr import Expr, Var
 from autosched.tir.linear import combine, linear, sum_of
+from autosched.tir.loops import around, count_from_zero
 from autosched.tir.op import add, all_, const, le, mul
 from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
@@ -34,8 +35,7 @@ _FEW = 4
 
 def extent_of(loop: For) -> int:
     """The number of iterations of a loop from 0 that no annotation says more of; 0 otherwise."""
-    plain = isinstance(loop.min, IntImm) and loop.min.value == 0 and not loop.annotations
-    return loop.extent.value if plain and isinstance(loop.extent, IntImm) else 0
+    return 0 if loop.annotations else count_from_zero(loop)
 
 
 def chain(s: Stmt) -> tuple[list[For], Stmt]:
@@ -54,11 +54,9 @@ def unguarded(s: Stmt) -> Stmt:
     return s
 
 
-def around(loops: Sequence[For], body: Stmt) -> Stmt:
-    """`body` in the loops, outermost first."""
-    for loop in reversed(loops):
-        body = loop.with_(body=body)
-    return body
+def ranges_of(loops: Sequence[For]) -> dict[Var, tuple[int, int]]:
+    """The least and the largest value of the variable of each loop."""
+    return {loop.loop_var: (0, extent_of(loop) - 1) for loop in loops}
 
 
 def relaxed(needed: Inequality, inner: Ranges, ranges: Ranges) -> Inequality:
@@ -108,8 +106,8 @@ class Nest:
             if extent_of(loop) % size:
                 return self._in_two(loop, extent_of(loop) // size * size)
         outer, inner, table = self._laid_out(sizes)
-        hidden = _ranges(inner)
-        ranges = {**self.ranges, **_ranges(outer)}
+        hidden = ranges_of(inner)
+        ranges = {**self.ranges, **ranges_of(outer)}
         dtype = max((loop.loop_var.dtype for loop in self.loops), key=lambda t: t.bits)
         tests = []
         for needed in self.needed:
@@ -217,10 +215,6 @@ class Nest:
             plain: Stmt = around(loops, part.leaf) if made is None else made
             parts.append(copy_stmt(plain, {}) if start else plain)
         return seq(*parts) if changed else None
-
-
-def _ranges(loops: Sequence[For]) -> dict[Var, tuple[int, int]]:
-    return {loop.loop_var: (0, extent_of(loop) - 1) for loop in loops}
 
 
 def _substituted(needed: Inequality, table: Mapping[Var, Expr]) -> Inequality:

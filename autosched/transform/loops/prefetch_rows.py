@@ -56,6 +56,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.function import PrimFunc
 from autosched.tir.linear import linear, sum_of
+from autosched.tir.loops import trip_count
 from autosched.tir.op import add, cast, const, min_, mul
 from autosched.tir.stmt import (
     Allocate,
@@ -135,8 +136,7 @@ def _last_loop(s: Stmt, before: tuple[Stmt, ...] = ()) -> _Last | None:
     while isinstance(s, _AROUND):
         s = s.body
     if isinstance(s, For):
-        lanes = _lanes(s)
-        turns = s.extent.value if isinstance(s.extent, IntImm) else 0
+        lanes, turns = _lanes(s), trip_count(s)
         return _Last(before, s, turns, lanes) if before and turns and lanes else None
     if isinstance(s, SeqStmt):
         for number in range(len(s.stmts) - 1, -1, -1):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.linear import sum_of
+from autosched.tir.loops import count_from_zero
 from autosched.tir.op import add, const, floormod, mul
 from autosched.tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt, is_nop, nop, seq
 from autosched.tir.substitute_stmt import substitute_stmt
@@ -23,13 +24,6 @@ class Class:
 
     start: Expr
     period: int
-
-
-def extent_of(loop: For) -> int:
-    """The extent of a loop from 0 to a constant, 0 for any other loop."""
-    if isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm) and not loop.min.value:
-        return loop.extent.value
-    return 0
 
 
 def periods(residues: Iterable[Residue], variables: Iterable[Var]) -> dict[Var, int]:
@@ -125,7 +119,7 @@ class Restriction:
             return nop()
         if chosen is None:
             return loop if body is loop.body else loop.with_(body=body)
-        extent = iterations(extent_of(loop), chosen)
+        extent = iterations(count_from_zero(loop), chosen)
         if extent <= 0:
             return nop()
         if extent == 1:

@@ -45,6 +45,7 @@ from autosched.tir.data import is_data
 from autosched.tir.expr import BufferLoad, Expr, FloatImm, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.linear import linear
+from autosched.tir.loops import around, count_from_zero
 from autosched.tir.op import and_, const, eq
 from autosched.tir.stmt import (
     Allocate,
@@ -135,8 +136,7 @@ def _start(s: Stmt) -> _Start | None:
 
 
 def _is_counted(loop: For) -> bool:
-    known = isinstance(loop.extent, IntImm) and loop.extent.value > 0
-    return known and loop.min is IntImm(0, loop.min.dtype) and loop.kind in _SERIAL
+    return count_from_zero(loop) > 0 and loop.kind in _SERIAL
 
 
 def _moved(first: Stmt, second: Stmt) -> Stmt | None:
@@ -285,9 +285,7 @@ def _start_at(start: _Start, table: dict[Var, Var], outer: set[Var], steps: Sequ
     body: Stmt = store
     for condition in reversed(start.conditions):
         body = IfThenElse(condition, body)
-    for loop in reversed(start.loops):
-        if table[loop.loop_var] not in outer:
-            body = loop.with_(body=body)
+    body = around([loop for loop in start.loops if table[loop.loop_var] not in outer], body)
     known = {own: other for own, other in table.items() if other in outer}
     body = substitute_stmt(body, dict(known))
     if not steps:

@@ -31,6 +31,7 @@ from autosched.tir.expr import Call, Cast, Expr, FloatImm, IntImm, Select, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, loads_in, nodes_with
 from autosched.tir.linear import linear
+from autosched.tir.loops import around
 from autosched.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.substitute_stmt import replace_stmt
 from autosched.tir.walk import child_stmts, free_vars, map_children
@@ -38,9 +39,9 @@ from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.masked_tiles import (
     Nest,
-    around,
     chain,
     extent_of,
+    ranges_of,
     relaxed,
     unguarded,
 )
@@ -131,7 +132,7 @@ class _Skipper:
     def _nest(self, root: For) -> Stmt | None:
         """The loops that begin with `root` in tiles; None if nothing of them can be left out."""
         loops, leaf = chain(root)
-        ranges = {**self._ranges, **_ranges(loops)}
+        ranges = {**self._ranges, **ranges_of(loops)}
         if not loops:
             return None
         match unguarded(leaf):
@@ -173,13 +174,9 @@ class _Skipper:
 
     def _needed(self, s: Stmt, ranges: Ranges) -> list[Inequality]:
         """What is needed of the variables outside of `s`, which ends in one store."""
-        inside, end = _ranges(chain(s)[0]), _end(s)
+        inside, end = ranges_of(chain(s)[0]), _end(s)
         needed = [] if end is None else self._known.needed(end)
         return [relaxed(n, inside, ranges) for n in needed]
-
-
-def _ranges(loops: Sequence[For]) -> dict[Var, tuple[int, int]]:
-    return {loop.loop_var: (0, extent_of(loop) - 1) for loop in loops}
 
 
 def _worthy(needed: Sequence[Inequality], nest: Nest) -> list[Inequality]:

@@ -30,6 +30,7 @@ from autosched.tir.expr import BufferLoad, Call, Expr, Select, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, nodes_with
 from autosched.tir.linear import linear, sum_of
+from autosched.tir.loops import count_from_zero
 from autosched.tir.op import eq, floormod
 from autosched.tir.stmt import (
     TRUE,
@@ -59,7 +60,6 @@ from autosched.transform.loops.residue_classes import (
     Restriction,
     choices,
     constant_class,
-    extent_of,
     holds,
     iterations,
     periods,
@@ -131,7 +131,7 @@ class _Leaf:
         for loop in self.loops:
             stride = terms.pop(loop.loop_var, 0)
             if stride:
-                moving[loop.loop_var] = InnerLoop(extent_of(loop), stride, ())
+                moving[loop.loop_var] = InnerLoop(count_from_zero(loop), stride, ())
         return moving, terms, constant
 
 
@@ -140,7 +140,7 @@ def _leaves(s: Stmt, loops: tuple[For, ...] = ()) -> list[_Leaf] | None:
     match s:
         case BufferStore(predicate=None):
             return [_Leaf(s, loops)]
-        case For() if extent_of(s) and s.kind is not ForKind.THREAD_BINDING:
+        case For() if count_from_zero(s) and s.kind is not ForKind.THREAD_BINDING:
             return _leaves(s.body, (*loops, s))
         case AttrStmt(key=key) if key.startswith("pragma_"):
             return _leaves(s.body, loops)
@@ -164,7 +164,7 @@ class _Skipper:
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, BufferStore) or (isinstance(s, For) and s.kind is ForKind.VECTORIZED):
             return s
-        if isinstance(s, For) and s.kind is not ForKind.PARALLEL and extent_of(s):
+        if isinstance(s, For) and s.kind is not ForKind.PARALLEL and count_from_zero(s):
             done = self._region(s)
             if done is not None:
                 return done
@@ -275,7 +275,7 @@ class _Plan:
         )
 
     def _alternatives(self, starts: Mapping[Var, int]) -> Iterator[Mapping[Var, Class]]:
-        extents = {loop.loop_var: extent_of(loop) for loop in self.leaf.loops}
+        extents = {loop.loop_var: count_from_zero(loop) for loop in self.leaf.loops}
         fixed = [r for r in self.residues if r not in self.solved.values()]
         for steps in choices(self.steps):
             every = {**starts, **steps}
@@ -347,7 +347,7 @@ def _solvable(
 
     Every class of it has the same number of iterations, and no other residue depends on it.
     """
-    extents = {loop.loop_var: extent_of(loop) for loop in leaf.loops}
+    extents = {loop.loop_var: count_from_zero(loop) for loop in leaf.loops}
     taken = {term for other in others for term in other.terms}
     for var in reversed(steps):
         factor = residue.terms.get(var, 0)

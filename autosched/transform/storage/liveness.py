@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Var
+from autosched.tir.loops import trip_count
 from autosched.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -114,8 +115,7 @@ class _Finder:
         match s:
             case For():
                 self._inner.add(s.loop_var)
-                runs = isinstance(s.extent, IntImm) and s.extent.value > 0
-                self._conditional = self._conditional or not runs
+                self._conditional = self._conditional or not trip_count(s)
             case LetStmt():
                 self._inner.add(s.var)
             case AttrStmt() if isinstance(s.node, IterVar):

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from autosched.nest.distribution import Footprint, footprint, is_distributable
 from autosched.tir.expr import Expr, IntImm, Ramp, Var
 from autosched.tir.linear import combine, linear
+from autosched.tir.loops import trip_count
 from autosched.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.walk import free_vars
 from autosched.transform.vector.reduction_nest import is_counted, output_reads
@@ -34,15 +35,13 @@ def distribute(loop: For) -> Stmt:
 
 def _is_legal(loop: For, parts: Sequence[Stmt]) -> bool:
     """Whether no iteration touches what another one writes."""
-    assert isinstance(loop.extent, IntImm)
-    return is_distributable([_footprint(p, loop.loop_var) for p in parts], loop.extent.value)
+    return is_distributable([_footprint(p, loop.loop_var) for p in parts], trip_count(loop))
 
 
 def _footprint(part: Stmt, var: Var) -> Footprint | None:
     loops: dict[Var, int] = {}
     while isinstance(part, For) and is_counted(part):
-        assert isinstance(part.extent, IntImm)
-        loops[part.loop_var] = part.extent.value
+        loops[part.loop_var] = trip_count(part)
         part = part.body
     if not isinstance(part, BufferStore) or part.predicate is not None:
         return None

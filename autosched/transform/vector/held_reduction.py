@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from autosched.tir.expr import IntImm
+from autosched.tir.loops import nest_of
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
 
 
@@ -59,17 +60,14 @@ def held_reduction(s: Stmt) -> HeldReduction | None:
     places = [k for k, part in enumerate(s.stmts) if isinstance(part, For)]
     if len(places) != 1:
         return None
-    loops, steps = nest_of(s.stmts[places[0]])
+    loops, steps = loops_and_steps(s.stmts[places[0]])
     before, after = s.stmts[: places[0]], s.stmts[places[0] + 1 :]
     if not all(isinstance(part, BufferStore) for part in (*before, *steps, *after)):
         return None
     return HeldReduction(tuple(allocated), tuple(pragmas), before, loops, steps, after)
 
 
-def nest_of(s: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
+def loops_and_steps(s: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
     """The loops, outermost first, and the statements in the innermost one."""
-    loops: list[For] = []
-    while isinstance(s, For):
-        loops.append(s)
-        s = s.body
-    return tuple(loops), tuple(s.stmts) if isinstance(s, SeqStmt) else (s,)
+    loops, inside = nest_of(s)
+    return tuple(loops), tuple(inside.stmts) if isinstance(inside, SeqStmt) else (inside,)

@@ -33,6 +33,7 @@ from typing import ClassVar
 from autosched.tir.expr import Add, BufferLoad, Call, Expr, IntImm, Max, Min, Mul
 from autosched.tir.function import PrimFunc
 from autosched.tir.linear import linear
+from autosched.tir.loops import nest_of
 from autosched.tir.op import const
 from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, SeqStmt, Stmt, seq
 from autosched.tir.walk import child_stmts, free_vars, map_children, stmts
@@ -107,11 +108,7 @@ def has_tiles(s: Stmt, vector_bytes: int) -> bool:
 
     All lanes of their vectors, of `vector_bytes`, have one condition.
     """
-    loops: list[For] = []
-    body = s
-    while isinstance(body, For):
-        loops.append(body)
-        body = body.body
+    loops, body = nest_of(s)
     if isinstance(body, BufferStore):
         border = _chosen_factor(body.value, BufferLoad(body.buffer, body.indices))
         return border is None or _is_held(loops, body, border, vector_bytes)

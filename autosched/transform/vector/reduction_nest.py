@@ -24,6 +24,7 @@ from autosched.tir.expr import (
 from autosched.tir.intrin import is_pure
 from autosched.tir.kinds import bits_of, loads_in, nodes_with
 from autosched.tir.linear import linear
+from autosched.tir.loops import count_from_zero
 from autosched.tir.stmt import BufferStore, For, ForKind
 from autosched.tir.walk import free_vars, pre_order
 from autosched.transform.vector.lanes import lane_slice
@@ -65,10 +66,7 @@ def is_counted(loop: For) -> bool:
     """Whether a serial or unrolled loop runs from 0 to a positive constant, without annotations."""
     return (
         loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
-        and isinstance(loop.extent, IntImm)
-        and isinstance(loop.min, IntImm)
-        and loop.min.value == 0
-        and loop.extent.value > 0
+        and count_from_zero(loop) > 0
         and not loop.annotations
     )
 

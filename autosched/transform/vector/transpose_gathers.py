@@ -49,6 +49,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.function import PrimFunc
 from autosched.tir.linear import linear
+from autosched.tir.loops import around, count_from_zero, trip_count
 from autosched.tir.op import add, const, mul
 from autosched.tir.stmt import BufferStore, For, ForKind, LetStmt, Stmt, seq
 from autosched.tir.walk import free_vars, map_children, rewrite_expr, substitute
@@ -101,7 +102,7 @@ def _transposed(outer: For) -> Stmt | None:
 
 def _is_whole(loop: For) -> bool:
     """Whether the loop runs from 0 to a constant and has no annotations."""
-    return isinstance(loop.extent, IntImm) and loop.min == IntImm(0) and not loop.annotations
+    return count_from_zero(loop) > 0 and not loop.annotations
 
 
 def _loops(outer: For, count: int) -> Iterator[For]:
@@ -153,8 +154,7 @@ def _by_blocks(nest: Nest, loops: Sequence[For], along: For) -> Stmt | None:
     loads = [load for load in dict.fromkeys(_gathers(nest.value)) if _runs_along(load, var)]
     step = min(_count(load.buffer.dtype.bytes) for load in loads)
     loads = [load for load in loads if _count(load.buffer.dtype.bytes) == step]
-    assert isinstance(along.extent, IntImm), "loops of a nest are counted"
-    blocks, rest = divmod(along.extent.value, step)
+    blocks, rest = divmod(trip_count(along), step)
     if blocks == 0 or (along.kind is ForKind.PARALLEL and (rest > 0 or blocks < LEAST_PARALLEL)):
         return None
     outside = Var(f"{var.name}.o", var.dtype)
@@ -173,18 +173,9 @@ def _by_blocks(nest: Nest, loops: Sequence[For], along: For) -> Stmt | None:
     body = seq(*stores)
     for name, what in reversed(bound):
         body = LetStmt(name, what, body)
-    whole = _around(loops, body, along, outside, blocks)
+    shorter = along.with_(loop_var=outside, extent=const(blocks, var.dtype))
+    whole = around([shorter if loop is along else loop for loop in loops], body)
     return seq(whole, _rest(nest, loops, along, blocks * step)) if rest else whole
-
-
-def _around(loops: Sequence[For], body: Stmt, along: For, var: Var, extent: int) -> Stmt:
-    """The loops around `body`; the loop `along` gets the variable `var` and the extent `extent`."""
-    for loop in reversed(loops):
-        if loop is along:
-            body = loop.with_(loop_var=var, extent=const(extent, var.dtype), body=body)
-        else:
-            body = loop.with_(body=body)
-    return body
 
 
 def _rest(nest: Nest, loops: Sequence[For], along: For, done: int) -> Stmt:
@@ -195,13 +186,12 @@ def _rest(nest: Nest, loops: Sequence[For], along: For, done: int) -> Stmt:
     at: dict[Var, Expr] = dict(fresh)
     at[along.loop_var] = add(fresh[along.loop_var], const(done, along.loop_var.dtype))
     store = BufferStore(nest.buffer, substitute(nest.value, at), (substitute(nest.index, at),))
-    body: Stmt = store
-    for loop in reversed(loops):
-        assert isinstance(loop.extent, IntImm), "loops of a nest are counted"
-        extent = loop.extent.value - done if loop is along else loop.extent.value
+    renamed = []
+    for loop in loops:
+        left = trip_count(loop) - done if loop is along else trip_count(loop)
         var = fresh[loop.loop_var]
-        body = loop.with_(loop_var=var, extent=const(extent, var.dtype), body=body)
-    return body
+        renamed.append(loop.with_(loop_var=var, extent=const(left, var.dtype)))
+    return around(renamed, store)
 
 
 def _columns(load: Expr, count: int, bound: list[tuple[Var, Expr]]) -> list[Expr]:

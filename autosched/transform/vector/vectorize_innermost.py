@@ -23,6 +23,7 @@ from autosched.nest.plan import Planned, plan_stores
 from autosched.tir.expr import IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import loads_in
+from autosched.tir.loops import nest_of
 from autosched.tir.op import const
 from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, seq
 from autosched.tir.walk import map_children
@@ -99,12 +100,7 @@ def _unrolled(outer: For, nest: Nest) -> set[Var]:
     """
     if all(load.buffer.data.scope != "local" for load in loads_in(nest.value)):
         return set()
-    found: set[Var] = set()
-    loop: Stmt = outer
-    while isinstance(loop, For):
-        found |= {loop.loop_var} if loop.kind is ForKind.UNROLLED else set()
-        loop = loop.body
-    return found
+    return {loop.loop_var for loop in nest_of(outer)[0] if loop.kind is ForKind.UNROLLED}
 
 
 def _loops(nest: Nest, unrolled: Container[Var]) -> Stmt:

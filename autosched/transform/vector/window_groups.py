@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Max, Min, Ramp, Var
 from autosched.tir.linear import linear, sum_of
+from autosched.tir.loops import count_from_zero
 from autosched.tir.op import const
-from autosched.tir.stmt import BufferStore, For, Stmt
+from autosched.tir.stmt import BufferStore, Stmt
 from autosched.tir.walk import free_vars, substitute
-from autosched.transform.vector.held_reduction import nest_of
+from autosched.transform.vector.held_reduction import loops_and_steps
 
 MOST_STEPS = 64
 """Most elements of a window; larger windows stay as they are."""
@@ -38,9 +39,9 @@ class Step(NamedTuple):
 
 def steps_of(s: Stmt, own: Var) -> list[Step]:
     """The steps of a statement, its loops unrolled; none if it does more, or has too many steps."""
-    loops, stores = nest_of(s)
+    loops, stores = loops_and_steps(s)
     variables = [loop.loop_var for loop in loops]
-    extents = [_extent(loop) for loop in loops]
+    extents = [count_from_zero(loop) for loop in loops]
     if prod(extents) > MOST_STEPS:
         return []
     zero: dict[Var, Expr] = {v: const(0, v.dtype) for v in variables}
@@ -57,12 +58,6 @@ def steps_of(s: Stmt, own: Var) -> list[Step]:
             moved = sum(k * factor for k, factor in zip(place, factors, strict=True))
             found.append(step._replace(base=base, offset=step.offset + moved))
     return found
-
-
-def _extent(loop: For) -> int:
-    """The number of iterations of a loop from 0 to a constant; 0 for other loops."""
-    plain = isinstance(loop.min, IntImm) and loop.min.value == 0
-    return loop.extent.value if plain and isinstance(loop.extent, IntImm) else 0
 
 
 def _step(s: BufferStore, own: Var) -> Step | None:
