@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import prod
@@ -293,3 +294,10 @@ def seq(*stmts: Stmt) -> Stmt:
     if not flat:
         return nop()
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+
+
+def let(bindings: Iterable[tuple[Var, Expr]], body: Stmt) -> Stmt:
+    """`body` inside a LetStmt for each variable and its value, the first one outermost."""
+    for var, value in reversed(list(bindings)):
+        body = LetStmt(var, value, body)
+    return body

@@ -17,7 +17,7 @@ from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Shuffle, Var
 from autosched.tir.op import cast
-from autosched.tir.stmt import BufferStore, LetStmt, Stmt, seq
+from autosched.tir.stmt import BufferStore, Stmt, let, seq
 
 WORDS = 16
 _BITS = DType("uint32").with_lanes(WORDS)
@@ -132,10 +132,7 @@ def turned(rows: Sequence[Expr], body: Callable[[Sequence[Expr]], Stmt]) -> Stmt
         pairs = [(words[k], words[k + half]) for k in range(half)]
         mixed = [Shuffle(pair, order) for pair in pairs for order in (first, second)]
         words = named(mixed, f"turn{turn}_")
-    result = body(words)
-    for name, value in reversed(lets):
-        result = LetStmt(name, value, result)
-    return result
+    return let(lets, body(words))
 
 
 def _words(e: Expr) -> Expr:

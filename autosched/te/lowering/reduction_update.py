@@ -9,7 +9,7 @@ from autosched.te.bounds.message_passing import pass_down_bit_mask
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce, Var
-from autosched.tir.stmt import BufferStore, LetStmt, ProducerStore, Stmt, seq
+from autosched.tir.stmt import BufferStore, ProducerStore, Stmt, let, seq
 from autosched.tir.walk import combine, pre_order
 
 if TYPE_CHECKING:
@@ -69,7 +69,4 @@ def store_in_order(
             stores.append(ProducerStore(update.producer, var, update.indices))
         else:
             stores.append(BufferStore(update.buffer, var, update.indices))
-    body = seq(*stores)
-    for var, value in reversed(lets):
-        body = LetStmt(var, value, body)
-    return body
+    return let(lets, seq(*stores))

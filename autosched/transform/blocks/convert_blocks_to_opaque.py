@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 from autosched.errors import ScheduleError
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import Block, BlockRealize, LetStmt, Stmt
+from autosched.tir.stmt import Block, BlockRealize, Stmt, let
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import map_children, substitute, uses
 from autosched.transform.expressions.effects import is_lasting
@@ -98,10 +98,7 @@ class _Convert:
                 read.append((named, value))
         self.values.update(own)
         inner = self.stmt(substitute_stmt(block.with_(iter_vars=()), own))
-        result: Stmt = s.with_(iter_values=(), block=inner)
-        for named, value in reversed(read):
-            result = LetStmt(named, value, result)
-        return result
+        return let(read, s.with_(iter_values=(), block=inner))
 
 
 def _substituted(value: Any, table: Mapping[Var, Expr]) -> Any:

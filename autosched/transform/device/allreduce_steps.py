@@ -9,7 +9,17 @@ from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import BufferLoad, Call, CommReducer, Expr, StringImm, Var
 from autosched.tir.op import const, eq, floordiv, floormod, if_then_else, lt
-from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, IfThenElse, LetStmt, Stmt, seq
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    BufferStore,
+    Evaluate,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    let,
+    seq,
+)
 from autosched.tir.walk import combine
 
 _UINT32 = DType("uint32")
@@ -140,10 +150,7 @@ def _bound(values: Sequence[Expr], targets: Sequence[BufferLoad]) -> Stmt:
     if len(values) == 1:
         return _assigned(targets, values)
     names = [Var(f"w{k}", value.dtype) for k, value in enumerate(values)]
-    body = _assigned(targets, names)
-    for var, value in zip(reversed(names), reversed(values), strict=True):
-        body = LetStmt(var, value, body)
-    return body
+    return let(zip(names, values, strict=True), _assigned(targets, names))
 
 
 def _warp_reduce(

@@ -62,6 +62,7 @@ from autosched.tir.stmt import (
     IfThenElse,
     LetStmt,
     Stmt,
+    let,
     seq,
 )
 from autosched.tir.walk import direct_exprs, free_vars, map_children
@@ -127,10 +128,7 @@ class _Splitter:
         values = [self._lane(s.value, k, {}) for k in count]
         lanes = [Var(f"{s.var.name}_{k}", s.var.dtype.element) for k in count]
         self.lanes[s.var] = lanes
-        body = self.stmt(s.body)
-        for lane, value in reversed(list(zip(lanes, values, strict=True))):
-            body = LetStmt(lane, value, body)
-        return body
+        return let(zip(lanes, values, strict=True), self.stmt(s.body))
 
     def _vectors(self, e: Expr) -> bool:
         """True if `e` is a vector or contains one."""
@@ -171,10 +169,7 @@ class _Splitter:
             if s.predicate is not None:
                 store = IfThenElse(self._lane(s.predicate, k, {}), store)
             stores.append(store)
-        body = seq(*stores)
-        for k in reversed(lanes):
-            body = LetStmt(names[k], self._lane(s.value, k, {}), body)
-        return body
+        return let([(names[k], self._lane(s.value, k, {})) for k in lanes], seq(*stores))
 
     def _width(self, buffer: Buffer, index: Expr, start: int, lanes: int) -> int:
         """The greatest number of lanes from `start` on that one aligned access covers."""
@@ -202,10 +197,7 @@ class _Splitter:
             return store
         place = _part(index, start, width)
         assert place is not None
-        store = BufferStore(buffer, _vector(values), (place,))
-        for var, value in reversed(lets):
-            store = LetStmt(var, value, store)
-        return store
+        return let(lets, BufferStore(buffer, _vector(values), (place,)))
 
     def _load_at_once(
         self,

@@ -38,7 +38,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import Allocate, AttrStmt, For, LetStmt, Stmt
+from autosched.tir.stmt import Allocate, AttrStmt, For, LetStmt, Stmt, let
 from autosched.tir.walk import child_stmts, direct_exprs, free_vars, map_children, map_expr_children
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -196,9 +196,7 @@ class _Bind:
             self.memo = {}
         result = map_children(s, self.stmt, self.expr)
         self.names, self.memo = outer_names, outer_memo
-        for var, value in reversed(bound):
-            result = LetStmt(var, value, result)
-        return result
+        return let(bound, result)
 
     def expr(self, e: Expr) -> Expr:
         if isinstance(e, Var | IntImm):

@@ -32,7 +32,7 @@ from autosched.errors import CompileError
 from autosched.tir.dtype import handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IterVar, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import Allocate, AllocateConst, AttrStmt, For, ForKind, LetStmt, Stmt
+from autosched.tir.stmt import Allocate, AllocateConst, AttrStmt, For, ForKind, LetStmt, Stmt, let
 from autosched.tir.walk import all_exprs, free_vars, map_children, pre_order, rewrite_expr
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.function_target import is_host_function
@@ -83,9 +83,7 @@ class _Scope:
 
     def around(self, s: Stmt) -> Stmt:
         """`s` inside the lets of the contexts, the first one outermost."""
-        for value, var in reversed(self.contexts.items()):
-            s = LetStmt(var, value, s)
-        return s
+        return let(((var, value) for value, var in self.contexts.items()), s)
 
 
 class _Combine:

@@ -30,7 +30,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, kinds, kinds_in
 from autosched.tir.loops import trip_count
 from autosched.tir.op import broadcast
-from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, SeqStmt, Stmt, seq
+from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, SeqStmt, Stmt, let, seq
 from autosched.tir.walk import (
     child_stmts,
     direct_exprs,
@@ -108,9 +108,7 @@ class _Binder:
             new = _replaced(new, variables)
         first, *others = new.stmts if isinstance(new, SeqStmt) else (new,)
         new = seq(map_children(first, self.bound), *map(self.bound, others))
-        for value, var in reversed(variables.items()):
-            new = LetStmt(var, value, new)
-        return new
+        return let(((var, value) for value, var in variables.items()), new)
 
     def _fixed_values(self, s: Stmt) -> Iterator[Expr]:
         """The distinct values that a loop uses and keeps fixed; none if it may not run."""

@@ -51,7 +51,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.linear import linear
 from autosched.tir.loops import around, count_from_zero, trip_count
 from autosched.tir.op import add, const, mul
-from autosched.tir.stmt import BufferStore, For, ForKind, LetStmt, Stmt, seq
+from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, let, seq
 from autosched.tir.walk import free_vars, map_children, rewrite_expr, substitute
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -170,9 +170,7 @@ def _by_blocks(nest: Nest, loops: Sequence[For], along: For) -> Stmt | None:
         stores.append(
             BufferStore(nest.buffer, substitute(value, at), (substitute(nest.index, at),))
         )
-    body = seq(*stores)
-    for name, what in reversed(bound):
-        body = LetStmt(name, what, body)
+    body = let(bound, seq(*stores))
     shorter = along.with_(loop_var=outside, extent=const(blocks, var.dtype))
     whole = around([shorter if loop is along else loop for loop in loops], body)
     return seq(whole, _rest(nest, loops, along, blocks * step)) if rest else whole
