@@ -27,6 +27,7 @@ from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.gpu import MOST_BLOCKS
 from autosched.tir.jumps import deciding_variables
+from autosched.tir.kinds import stored_in
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate
 from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.device.shared_layout import product_tiles
@@ -197,11 +198,9 @@ def _parameters(w: Writer, kernel: PrimFunc) -> tuple[list[str], list[str]]:
 
 def written_pointers(kernel: PrimFunc) -> set[Var]:
     """The pointers that the kernel stores through, or passes to a call that may."""
-    found: set[Var] = set()
+    found = stored_in(kernel.body)
     for s in stmts(kernel.body):
-        if isinstance(s, BufferStore):
-            found.add(s.buffer.data)
-        elif isinstance(s, Evaluate):
+        if isinstance(s, Evaluate):
             found |= _given(s.value)
     return found
 

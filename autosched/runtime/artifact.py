@@ -19,8 +19,8 @@ from autosched.tir.dimension import Dimension, as_dimension, unsolvable
 from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import BufferLoad, Call, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.kinds import bits_of, exprs_with
-from autosched.tir.stmt import BufferStore, Evaluate
+from autosched.tir.kinds import bits_of, exprs_with, stored_in
+from autosched.tir.stmt import Evaluate
 from autosched.tir.walk import pre_order, stmts
 from autosched.words import count, numbered
 
@@ -228,7 +228,7 @@ def written(func: PrimFunc) -> set[Var]:
 
     A pointer of a `tvm_access_ptr` that is only read through is left out.
     """
-    found = {s.buffer.data for s in stmts(func.body) if isinstance(s, BufferStore)}
+    found = stored_in(func.body)
     for s in stmts(func.body):
         if isinstance(s, Evaluate):
             calls = [e for e in pre_order(s.value) if isinstance(e, Call)]

@@ -30,6 +30,7 @@ from autosched.tir.interp_memory import InterpreterError, Storage
 from autosched.tir.interp_ptx import TYPED_POINTERS
 from autosched.tir.interp_threads import Run
 from autosched.tir.interp_value import ATOM, SUM, TERM, Memory, Place, Value, is_settled
+from autosched.tir.kinds import stored_in
 from autosched.tir.op import add
 from autosched.tir.stmt import (
     Allocate,
@@ -70,7 +71,7 @@ class StmtCompiler(ExprCompiler):
         self.scopes: list[str] = []
         self.reducer: Any = None
         self._view_types = _view_types(body)
-        self.written = {s.buffer.data for s in stmts(body) if isinstance(s, BufferStore)}
+        self.written = stored_in(body)
         matches = [m for s in stmts(body) if isinstance(s, Block) for m in s.match_buffers]
         self.written |= match_sources(matches, self.written)
         self.output_storages: dict[str, Storage] = {}

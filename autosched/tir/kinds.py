@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Expr, Var
-from autosched.tir.stmt import Allocate, AllocateConst, Stmt
+from autosched.tir.expr import BufferLoad, Call, Expr, Var
+from autosched.tir.stmt import Allocate, AllocateConst, BufferStore, Stmt
 from autosched.tir.walk import child_stmts, direct_exprs, stmts
 
 _POINTER = "pointer"  # the kind of variables that are pointers
@@ -38,6 +38,7 @@ POINTER = _bit(_POINTER)
 """The bit of variables that are pointers, in addition to the bit of their class."""
 
 _LOADS = bits_of(BufferLoad)
+_CALLS = bits_of(Call)
 
 
 def kinds(e: Expr) -> int:
@@ -91,6 +92,20 @@ def loads_in(e: Expr) -> Iterator[BufferLoad]:
 def direct_loads(s: Stmt) -> Iterator[BufferLoad]:
     """The loads of buffers that `s` itself holds (not its sub-statements)."""
     return (load for e in direct_exprs(s) for load in loads_in(e))
+
+
+def stored_in(*roots: Stmt) -> set[Var]:
+    """The pointers of the buffers that the statements, or those in them, store to."""
+    return {s.buffer.data for root in roots for s in stmts(root) if isinstance(s, BufferStore)}
+
+
+def pointers_in(e: Expr) -> Iterator[Var]:
+    """The pointers that `e` uses other than to load from them; also for addresses of elements."""
+    for node in nodes_with(e, _CALLS | POINTER):
+        if isinstance(node, Var) and node.dtype.is_handle:
+            yield node
+        elif isinstance(node, Call) and node.op == "address_of":
+            yield from (a.buffer.data for a in node.args if isinstance(a, BufferLoad))
 
 
 def exprs_with(root: Stmt, wanted: int) -> Iterator[Expr]:

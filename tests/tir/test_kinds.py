@@ -14,10 +14,12 @@ from autosched.tir.kinds import (
     kinds_in,
     loads_in,
     nodes_with,
+    pointers_in,
+    stored_in,
 )
 from autosched.tir.parser import parse_func
 from autosched.tir.stmt import BufferStore
-from autosched.tir.walk import all_exprs, pre_order, stmts, unique_exprs
+from autosched.tir.walk import all_exprs, direct_exprs, pre_order, stmts, unique_exprs
 
 PROGRAM = """
 def main(A: Buffer((64,), float32), B: Buffer((64,), float32), P: pointer(float32)):
@@ -71,3 +73,19 @@ def test_loads_of_a_value_in_order_each_time_they_occur() -> None:
 
 def _below(e: Expr) -> list[Expr]:
     return [e, *(d for c in e.children() for d in _below(c))]
+
+
+def test_pointers_that_are_stored_to_or_used_other_than_for_loads() -> None:
+    func = parse_func(
+        "def main(A: Buffer((4,), float32), B: Buffer((4,), float32), P: pointer(float32)):\n"
+        "    B[0] = A[1]\n"
+        '    call_extern("f", P, address_of(A[2], dtype=handle), B[3], dtype=int32)\n'
+    )
+    A, B, P = (*(b.data for b in func.buffers), func.params[2])
+    assert stored_in(func.body) == {B}
+    assert stored_in() == set()
+    assert [[*pointers_in(e)] for s in stmts(func.body) for e in direct_exprs(s)] == [
+        [],
+        [],
+        [P, A],
+    ]

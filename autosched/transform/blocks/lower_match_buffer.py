@@ -32,6 +32,7 @@ from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Ramp, Range, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import stored_in
 from autosched.tir.op import add, const, eq, floormod, mul
 from autosched.tir.stmt import (
     AttrStmt,
@@ -211,7 +212,7 @@ class _Lower:
             tuple(map(self._region, block.writes)),
         )
         pointers = {e for e in all_exprs(block.body) if isinstance(e, Var)}
-        stored = {s.buffer.data for s in stmts(block.body) if isinstance(s, BufferStore)}
+        stored = stored_in(block.body)
         for match in block.match_buffers:
             self._refuse_changing(match, stored)
             self._match(match, match.buffer.data in pointers)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import BufferLoad, Call, Expr, Var
+from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.kinds import loads_in
+from autosched.tir.kinds import loads_in, pointers_in
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, LetStmt, Stmt
-from autosched.tir.walk import direct_exprs, pre_order, stmts
+from autosched.tir.walk import direct_exprs, stmts
 from autosched.transform.expressions.effects import has_side_effect
 
 
@@ -42,23 +42,12 @@ def memory_of(func: PrimFunc) -> Memory:
                 node = s.node.data if isinstance(s.node, Buffer) else s.node
                 handed_on |= {node} if isinstance(node, Var) else allocated
         for e in direct_exprs(s):
-            handed_on |= _pointers(e)
+            handed_on.update(pointers_in(e))
     private = {v for v in allocated - handed_on if not in_kernel or v.scope == "local"}
     if in_kernel or lets_pointer or not func.noalias:
         return Memory(private, private)
     parameters = {b.data for b in func.buffer_map.values()} - handed_on
     return Memory(private | parameters, private)
-
-
-def _pointers(e: Expr) -> set[Var]:
-    """The pointers that `e` uses other than to load from them."""
-    found: set[Var] = set()
-    for node in pre_order(e):
-        if isinstance(node, Var) and node.dtype.is_handle:
-            found.add(node)
-        elif isinstance(node, Call) and node.op == "address_of":
-            found |= {a.buffer.data for a in node.args if isinstance(a, BufferLoad)}
-    return found
 
 
 @dataclass(slots=True, eq=False)

@@ -73,6 +73,7 @@ from autosched.tir.expr import (
     pointer,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import pointers_in, stored_in
 from autosched.tir.op import add, const, not_
 from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, Evaluate, Stmt, seq
 from autosched.tir.walk import map_children, pre_order, stmts
@@ -138,17 +139,8 @@ def _with_loads(kernel: AttrStmt) -> Stmt:
 
 def _written(kernel: Stmt) -> set[Var]:
     """The pointers that a kernel stores through or passes to a call."""
-    found: set[Var] = set()
-    for s in stmts(kernel):
-        if isinstance(s, BufferStore):
-            found.add(s.buffer.data)
-        elif isinstance(s, Evaluate):
-            for e in pre_order(s.value):
-                if isinstance(e, Var) and e.dtype.is_handle:
-                    found.add(e)
-                elif isinstance(e, Call) and e.op == "address_of":
-                    found |= {a.buffer.data for a in e.args if isinstance(a, BufferLoad)}
-    return found
+    calls = [s.value for s in stmts(kernel) if isinstance(s, Evaluate)]
+    return stored_in(kernel).union(*map(pointers_in, calls))
 
 
 def _guarded(s: BufferStore, written: set[Var]) -> tuple[Expr, BufferLoad, Expr] | None:

@@ -38,11 +38,11 @@ from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.dtype import int32
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import stored_in
 from autosched.tir.op import add, const, floormod, lt
 from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
-    BufferStore,
     Evaluate,
     For,
     ForKind,
@@ -52,7 +52,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import all_exprs, map_children, stmts
+from autosched.tir.walk import all_exprs, map_children
 from autosched.tir.warpgroup_matrix import WGMMA_PENDING, WGMMA_SUMS
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -139,9 +139,9 @@ class _Pipeline:
             self._fail("must fill tiles in shared memory, and then use them")
         if any(_reads(s, own) for s in fills):
             self._fail("must not use tiles before all are filled")
-        if any(_reads(s, _stored(rest)) for s in fills):
+        if any(_reads(s, stored_in(*rest)) for s in fills):
             self._fail("must not fill tiles with what it stores itself")
-        if any(_reads(s, _stored(fills) - own) for s in rest):
+        if any(_reads(s, stored_in(*fills) - own) for s in rest):
             self._fail("must not use what it stores besides the tiles while it fills them")
         body: Stmt = seq(AttrStmt(None, COPIES, const(1), seq(*fills)), *rest)
         for tile in reversed(self.tiles):
@@ -204,7 +204,7 @@ def _may_go_on(parts: Sequence[Stmt]) -> bool:
     products = [e for e in exprs if isinstance(e, Call) and e.op == "ptx_wgmma"]
     sums = {e.args[WGMMA_SUMS] for e in products}
     alone = sum(_uses(e, sums) for e in exprs) == len(products)
-    return bool(products) and alone and sums.isdisjoint(_stored(parts))
+    return bool(products) and alone and sums.isdisjoint(stored_in(*parts))
 
 
 def _going_on(s: Stmt) -> Stmt:
@@ -225,13 +225,8 @@ def _wait(newest: int) -> Stmt:
     return Evaluate(Call(int32, "ptx_wait_group", (const(newest),)))
 
 
-def _stored(parts: Sequence[Stmt]) -> set[Var]:
-    """The pointers that `parts` store to."""
-    return {x.buffer.data for s in parts for x in stmts(s) if isinstance(x, BufferStore)}
-
-
 def _stores_to(s: Stmt, pointers: set[Var]) -> bool:
-    return not pointers.isdisjoint(_stored((s,)))
+    return not pointers.isdisjoint(stored_in(s))
 
 
 def _reads(s: Stmt, pointers: Collection[Expr]) -> bool:

@@ -12,6 +12,7 @@ from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.dtype import bool_
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import stored_in
 from autosched.tir.op import add, floordiv, floormod, gt, lt, max_, mul, sub
 from autosched.tir.stmt import (
     FALSE,
@@ -252,9 +253,7 @@ class _DoubleBuffer:
 
 def _made(body: Stmt) -> set[Var]:
     """The memory that is allocated or written in `body`."""
-    return {s.buffer_var for s in stmts(body) if isinstance(s, Allocate)} | {
-        s.buffer.data for s in stmts(body) if isinstance(s, BufferStore)
-    }
+    return stored_in(body) | {s.buffer_var for s in stmts(body) if isinstance(s, Allocate)}
 
 
 def _whole(entry: _Loop, loop: For) -> Stmt:

@@ -55,6 +55,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import stored_in
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.loops import trip_count
 from autosched.tir.op import add, cast, const, min_, mul
@@ -172,7 +173,7 @@ def _next_rows(rows: For, found: _Last) -> list[Prefetch]:
     last = [a for a in _accesses(loop.body, row) if isinstance(a, BufferLoad)]
     if not all(load.buffer.data in known for load in last):
         return []  # these loads wait for memory, and the processor fetches them ahead
-    written = {s.buffer.data for s in stmts(rows.body) if isinstance(s, BufferStore)}
+    written = stored_in(rows.body)
     views = {s.buffer for s in stmts(rows.body) if isinstance(s, DeclBuffer)}
     outer = undefined(rows) | {row}
     fetched: dict[Var, Prefetch] = {}

@@ -23,7 +23,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import is_pure
-from autosched.tir.kinds import loads_in
+from autosched.tir.kinds import loads_in, stored_in
 from autosched.tir.op import and_, not_
 from autosched.tir.stmt import (
     Allocate,
@@ -376,9 +376,8 @@ def _may_change(s: LetStmt) -> bool:
     if is_lasting(s.value):
         return False
     read = {load.buffer.data for load in loads_in(s.value)}
-    written = {part.buffer.data for part in stmts(s.body) if isinstance(part, BufferStore)}
     called = any(isinstance(e, Call) and not is_pure(e.op) for e in unique_exprs(s))
-    return called or not read.isdisjoint(written)
+    return called or not read.isdisjoint(stored_in(s.body))
 
 
 def _first_lane(mask: Expr) -> Expr | None:
