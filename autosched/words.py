@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 
 def count(number: int, noun: str) -> str:
@@ -24,6 +24,15 @@ def either(choices: Iterable[str]) -> str:
     """The choices as one allows them: `0 or 1`, `2, 4 or 6`."""
     *others, last = choices
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines, each column as wide as its widest cell, without spaces at the end."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def shortened(text: str, most: int, end: str = "...") -> str:

@@ -18,6 +18,7 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.needed import XGBOOST, needed
 from autosched.output_file import FileKind, replacing, require_replaceable
 from autosched.search.model_file import ModelFileError, checked_model, read_most, unpacked
+from autosched.words import last_line
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8
@@ -221,7 +222,7 @@ class XGBoostModel:
         except OSError as error:
             raise ConfigError(f"cannot read the cost model {path}: {error.strerror}") from error
         except xgboost.core.XGBoostError as error:
-            reason = str(error).strip().splitlines()[-1]
+            reason = last_line(str(error))
             raise ConfigError(
                 f"cannot read the cost model {path}: XGBoost {xgboost.__version__} does not take "
                 f"it ({reason})"

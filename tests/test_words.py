@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from autosched.words import escaped, in_shell, told, visible
+from autosched.words import aligned, escaped, in_shell, last_line, told, visible
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,17 @@ def test_characters_of_control_and_format_are_visible() -> None:
 def test_errors_are_told_with_what_they_say() -> None:
     assert told(KeyError("n")) == "KeyError: 'n'"
     assert told(MemoryError()) == "MemoryError"
+
+
+def test_columns_are_as_wide_as_their_widest_cells() -> None:
+    assert aligned([("task", "best"), ("matmul", "3 ms"), ("add", "")]) == [
+        "task    best",
+        "matmul  3 ms",
+        "add",
+    ]
+    assert aligned([]) == []
+
+
+def test_the_last_line_of_a_message_that_has_none() -> None:
+    assert last_line("Traceback:\nValueError: no\n") == "ValueError: no"
+    assert last_line("\n") == "no message"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.cli.console import wrapped
-from autosched.words import visible
+from autosched.words import aligned, visible
 
 _GAP = "  "
 _INDENT = "    "
@@ -56,11 +56,7 @@ def _packed(cells: Sequence[str], width: int) -> list[str]:
 
 
 def _lines(rows: Sequence[Sequence[str]], shown: Sequence[int]) -> list[str]:
-    widths = [max(len(row[k]) for row in rows) for k in shown]
-    return [
-        _GAP.join(row[k].ljust(w) for k, w in zip(shown, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return aligned([[row[k] for k in shown] for row in rows])
 
 
 def _total(head: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[int]) -> int:

@@ -13,7 +13,7 @@ from autosched.search.progress import Progress, TuneResult
 from autosched.search.ranking_quality import Quality
 from autosched.session.yardsticks import Yardsticks
 from autosched.task import Task
-from autosched.words import in_shell
+from autosched.words import in_shell, last_line
 from autosched.workloads.winograd import faster_convolution
 
 
@@ -127,8 +127,8 @@ def show_reasons(result: TuneResult) -> None:
         if failure is None or f"{failure.stage} {failure.kind}" in shown:
             continue
         shown.add(f"{failure.stage} {failure.kind}")
-        first = failure.message.strip().splitlines()[-1]
-        say(f"{failure.stage} {failure.kind}, for example: {first}", "  ")
+        example = last_line(failure.message)
+        say(f"{failure.stage} {failure.kind}, for example: {example}", "  ")
 
 
 def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]:

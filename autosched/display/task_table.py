@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rich.table import Table
 
 from autosched.search.progress import Progress
-from autosched.words import rate_text, seconds_text
+from autosched.words import aligned, rate_text, seconds_text
 
 _LESS_TELLING = ("model", "weight", "checked", "valid", "rate")
 HEAD = ("task", "weight", "trials", "valid", "best", "rate", "model", "checked")
@@ -37,10 +37,7 @@ class TaskTable:
 
     def text(self) -> str:
         """The table in plain characters, a line each."""
-        rows = [HEAD, *self.rows()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
-        return "\n".join(line.rstrip() for line in lines)
+        return "\n".join(aligned([HEAD, *self.rows()]))
 
     def live(self, width: int) -> Table:
         """The table for a terminal of `width`: first columns are left out, then names are cut."""

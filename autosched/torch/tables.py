@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from autosched.task import Task
 from autosched.torch.element_types import NARROW
 from autosched.torch.matches import LeftOut
+from autosched.words import aligned
 from autosched.workloads.workload import shape_of
 
 
@@ -37,9 +38,5 @@ def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of cells, each column as wide as its widest one."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    """Indented lines of cells, each column as wide as its widest one."""
+    return [f"  {line}" for line in aligned(rows)]
