@@ -34,7 +34,7 @@ def rows_of_steps(
     dag: ComputeDAG,
     steps: Iterable[Step],
     target: Target,
-    name: str = DEFAULT,
+    name: str,
     ansor_limits: bool = True,
 ) -> Rows:
     """The feature rows of one candidate with their buffers. Raises as `features_of_steps`."""

@@ -364,7 +364,7 @@ def gpu_runner(
     options: RunOptions,
     *,
     checks: bool,
-    devices: Sequence[int | str] | str = (),
+    devices: Sequence[int | str] | str,
     share: bool = False,
     warning: Callable[[str], None] = lambda _: None,
 ) -> GpuRunner | GpuPool:

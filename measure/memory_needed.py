@@ -14,7 +14,7 @@ from autosched.task import Task
 from autosched.workloads.workload import shape_of
 
 
-def require_memory(task: Task, more: int = 0) -> None:
+def require_memory(task: Task, more: int) -> None:
     """Raise ConfigError when a task's arguments and reference do not fit this machine's memory.
 
     The reference is computed with 8-byte numbers from 8-byte copies of the inputs. Intermediate

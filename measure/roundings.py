@@ -111,7 +111,7 @@ def terms_of(op: ComputeOp) -> int:
     return math.prod([extent.value for extent in extents if isinstance(extent, IntImm)])
 
 
-def makes_integers(output: Tensor, *, gpu: bool = False) -> bool:
+def makes_integers(output: Tensor, *, gpu: bool) -> bool:
     """Whether `output` depends on integers converted from floats that kernels round differently.
 
     Sums are rounded in the order of the loops, functions such as `exp` as their implementation

@@ -67,7 +67,7 @@ def best_of(
     return best
 
 
-def timed_among(record: Record, environments: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+def timed_among(record: Record, environments: Mapping[str, Mapping[str, Any]] | None) -> str:
     """A key of the machine and the way of timing: only times with equal keys compare.
 
     It holds the record's target, the CPU, the number of its cores and the GPUs that its environment

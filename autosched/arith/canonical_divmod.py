@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from autosched.arith.canonical import CanonicalSimplifier
 
 
-def divide_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType, apart: bool = False) -> Sum:
+def divide_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType, apart: bool) -> Sum:
     """a // c, rounded down; with `apart` the terms that c does not divide are one opaque index."""
     if c == 1:
         return a

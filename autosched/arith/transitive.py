@@ -17,7 +17,7 @@ Scales = dict[Key, int]
 
 
 def transitive_bound(
-    terms: list[Term], base: int, bounds: BoundEvaluator, derived: Sequence[LinearFact] = ()
+    terms: list[Term], base: int, bounds: BoundEvaluator, derived: Sequence[LinearFact]
 ) -> Bound:
     """The interval of the sum, combining up to three facts: those of `bounds`, and `derived`."""
     target = _scales(terms)

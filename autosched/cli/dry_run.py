@@ -82,8 +82,8 @@ def show_all(
     tasks: Sequence[tuple[Task, TuneOptions]],
     *,
     as_json: bool,
-    samples: int | None = None,
-    build_timeout: float = 15.0,
+    samples: int | None,
+    build_timeout: float,
 ) -> bool:
     """Print sketches and some candidates of every task; False if one has no usable candidate.
 

@@ -168,7 +168,7 @@ def session_of(
     many: ManyFlags,
     records: Path,
     *,
-    force: bool = False,
+    force: bool,
 ) -> Session:
     """The session that tunes the configurations together. Raises ConfigError.
 

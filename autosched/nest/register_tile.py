@@ -148,12 +148,10 @@ def cost(
     return value if spills is False else np.where(spills, math.inf, value)
 
 
-def needs(
-    problem: TileProblem, tile: Sequence[int | Array], steps: int | Array | None = None
-) -> tuple[Any, Any]:
+def needs(problem: TileProblem, tile: Sequence[int | Array], steps: int | Array) -> tuple[Any, Any]:
     """The registers that a tile's operands take, and the loads of a step (in a window, on
     average)."""
-    window = window_of(problem, tile, problem.steps if steps is None else steps)
+    window = window_of(problem, tile, steps)
     if window is None:
         return operand_registers(problem.operands, tile)
     return window.live, window.loads

@@ -200,7 +200,7 @@ def read_standings(
     sources: Sequence[Path],
     most: int,
     warning: Tell,
-    keys: WorkloadKeys | None = None,
+    keys: WorkloadKeys | None,
     *,
     times: bool = False,
 ) -> Standings:

@@ -89,7 +89,7 @@ class RecordWriter:
 
 
 @contextmanager
-def writing(output: Path, sources: Sequence[Path], *, force: bool = False) -> Iterator[IO[str]]:
+def writing(output: Path, sources: Sequence[Path], *, force: bool) -> Iterator[IO[str]]:
     """A context with a text file that becomes `output` when the block succeeds.
 
     `output` must not exist, or is replaced with `force`; it is never one of the `sources`. Raises

@@ -100,7 +100,7 @@ def array_problem(
     shape: Sequence[Any],
     alignment: int,
     written: bool,
-    hint: str = "",
+    hint: str,
 ) -> str:
     """Say what is wrong with `array`; empty where nothing is.
 

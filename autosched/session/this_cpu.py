@@ -144,7 +144,7 @@ def machine_of(
 def best_elsewhere(
     records: Iterable[Record],
     environments: Mapping[str, Mapping[str, Any]],
-    usable: Callable[[Record], bool] | None = None,
+    usable: Callable[[Record], bool] | None,
 ) -> Record | None:
     """The fastest of the bests of all machines; None without a valid record.
 

@@ -176,9 +176,7 @@ class DeclParser(ExprParser):
         pointed = self.bind_pointer(data, dtype, fields.get("pointer"))
         return self.view_of(name, pointed, shape, dtype, fields)
 
-    def bind_pointer(
-        self, name: Token, element: DType, make: Callable[[str], Var] | None = None
-    ) -> Var:
+    def bind_pointer(self, name: Token, element: DType, make: Callable[[str], Var] | None) -> Var:
         """The pointer called `name`; a new one is made by `make`, or points to global memory."""
         if make is None:
             return self.bind(name, handle, lambda: pointer(name.text, element))

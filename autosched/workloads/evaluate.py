@@ -87,7 +87,7 @@ def evaluate(
     return [values[tensor] for tensor in results]
 
 
-def extremes(op: ComputeOp, e: Expr, conditions: Sequence[Expr] = ()) -> tuple[int, int] | None:
+def extremes(op: ComputeOp, e: Expr, conditions: Sequence[Expr]) -> tuple[int, int] | None:
     """The least and largest value of `e` over the axes of `op` where all `conditions` hold.
 
     None where there is no value, and where it is not known: what is read from a tensor, an axis

@@ -176,7 +176,7 @@ def _as_followed(func: PrimFunc, target: Target) -> tuple[PrimFunc, Patterns]:
     return within_bounds(followed), patterns
 
 
-def passes_followed(zeros: bool = False) -> tuple[Pass, ...]:
+def passes_followed(zeros: bool) -> tuple[Pass, ...]:
     """The passes of `_as_followed`.
 
     For each of them, `features/batched/autosched_1` either computes its effect on loops in numbers,

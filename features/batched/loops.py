@@ -136,7 +136,7 @@ def make_loops(
     groups: list[Group],
     data: int,
     axes: list[Ints],
-    texts: Texts | None = None,
+    texts: Texts | None,
     whole: bool = False,
 ) -> StageLoops:
     """The loops of a stage whose axes have the extents `axes`; its slots are made in `forms`.

@@ -22,7 +22,7 @@ def mixed_index(
     form: Form,
     order: Mapping[int, int],
     own: Collection[int],
-    as_ansor: bool = True,
+    as_ansor: bool,
 ) -> tuple[Written | None, Flags]:
     """The index as the walk reads it, and where it must be read from the whole text instead.
 

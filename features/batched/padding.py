@@ -130,7 +130,7 @@ def counts_of(forms: Forms, known: Padding, stays: Ints) -> Ints:
 
 
 def comparisons(
-    forms: Forms, text: Text, known: Padding, as_ansor: bool = True
+    forms: Forms, text: Text, known: Padding, as_ansor: bool
 ) -> tuple[Flags, Flags, Flags]:
     """Where the comparisons with `first` and `end` stay as written, and where this is certain."""
     form = text.axes[known.axis]

@@ -66,7 +66,7 @@ def rows_of_population(
     population: Population,
     line: int,
     known: dict[StoreOps, Known],
-    limits: Limits | None = None,
+    limits: Limits | None,
 ) -> PopulationRows:
     """The rows of a population, equal to those that candidates get one by one.
 

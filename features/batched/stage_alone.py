@@ -26,7 +26,7 @@ from autosched.transform.expressions.simplify import Simplify
 
 
 def written_out(
-    loops: Loops, numbers: Sequence[int], sizes: Sequence[int], as_ansor: bool = True
+    loops: Loops, numbers: Sequence[int], sizes: Sequence[int], as_ansor: bool
 ) -> StageText:
     """The index texts of a stage with these loops, whose extents are `sizes`.
 

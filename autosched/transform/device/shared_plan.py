@@ -30,7 +30,7 @@ class Plan:
     total: int
 
 
-def plan_memory(requests: Sequence[Request], planner: str = "auto") -> Plan:
+def plan_memory(requests: Sequence[Request], planner: str) -> Plan:
     """Place the requests so that no two that are in use at the same time overlap.
 
     `planner` is first_fit (largest first, each at the lowest free offset), best_fit (in the order

@@ -63,7 +63,7 @@ def may_meet(
     first: Place,
     second: Place,
     threads: Sequence[Span],
-    loop: Span | None = None,
+    loop: Span | None,
     around: Mapping[Var, Span] | None = None,
 ) -> bool:
     """False only if no two different threads can access the same element.

@@ -23,7 +23,7 @@ Rule = Callable[[Call], Expr | None]
 Table = Mapping[str, Rule]
 
 
-def tables_for(kind: str, triple: str = "") -> tuple[Table, ...]:
+def tables_for(kind: str, triple: str) -> tuple[Table, ...]:
     """The tables for a kind of target, in search order."""
     kind = "llvm" if kind == "cpu" else kind
     kinds = (kind, f"{kind}.aarch64") if "aarch64" in triple else (kind,)

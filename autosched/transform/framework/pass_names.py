@@ -106,7 +106,7 @@ class Named:
     name: ClassVar[str]
 
 
-def pass_names(what: str, given: Iterable[Any], also: Iterable[Any] = ()) -> frozenset[str]:
+def pass_names(what: str, given: Iterable[Any], also: Iterable[Any]) -> frozenset[str]:
     """The names in `given`, checked to be names of passes; `what` names the argument in messages.
 
     `also` are further objects that may be passes. Raises ConfigError for any other name.

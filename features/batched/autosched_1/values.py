@@ -50,7 +50,7 @@ class ValueFacts:
     folds: bool
 
 
-def value_facts(ops: StoreOps, stage: StageOps, *, on_device: bool = False) -> ValueFacts:
+def value_facts(ops: StoreOps, stage: StageOps, *, on_device: bool) -> ValueFacts:
     """The facts of one store's value; a choice by axes counts as absent (`chosen_by_axes`).
 
     Raises UnsupportedError where they depend on the candidate in other ways. Other choices are
