@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.errors import ScheduleError
 from autosched.features.autosched_1.rows import passes_followed
 from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
-from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import Rows
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
-from autosched.state.steps import JsonStep, Step, steps_from_json
+from autosched.state.steps import JsonStep, steps_from_json
 from autosched.target import cpu_target
 from autosched.task import Task
+from kit.one_by_one import bits, rows_of_one
 
 CASES: list[tuple[str, dict[str, Any], float]] = [
     ("matmul", {"M": 64, "N": 50, "K": 36}, 0.0),
@@ -93,17 +91,6 @@ PINNED: dict[str, tuple[str, dict[str, Any], list[JsonStep]]] = {
 """Candidates that differed, or that no longer would be told apart if a check were left out."""
 
 
-def _one(task: Task, steps: tuple[Step, ...]) -> Rows | None:
-    try:
-        return rows_of_steps(task.dag, steps, task.target, "autosched-1")
-    except ScheduleError:
-        return None
-
-
-def _bits(rows: Rows | None) -> object:
-    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
-
-
 @pytest.mark.parametrize(("name", "args", "most"), CASES)
 def test_rows_are_those_of_one_by_one(
     name: str, args: dict[str, Any], most: float, monkeypatch: pytest.MonkeyPatch
@@ -116,7 +103,9 @@ def test_rows_are_those_of_one_by_one(
     rows = batched.rows_of(found)
     assert batched.share.candidates == len(found)
     assert batched.share.one_by_one <= most * len(found), batched.share.reasons
-    assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
+    assert [bits(r) for r in rows] == [
+        bits(rows_of_one(task, steps, "autosched-1")) for steps in found
+    ]
 
 
 @pytest.mark.parametrize("line", [32, 100, 128, 8192], ids="line{}".format)
@@ -126,7 +115,9 @@ def test_rows_of_other_cache_lines(line: int, monkeypatch: pytest.MonkeyPatch) -
     task = Task.from_workload("matmul", target=target, M=130, N=1025, K=136)
     found = SearchSpace(task).sample(np.random.default_rng(line), COUNT)
     rows = BatchedTuningFeatures(task.dag, task.target).rows_of(found)
-    assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
+    assert [bits(r) for r in rows] == [
+        bits(rows_of_one(task, steps, "autosched-1")) for steps in found
+    ]
 
 
 DILATED: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
@@ -161,7 +152,9 @@ def test_rows_of_sums_of_inserted_zeros(case: str, monkeypatch: pytest.MonkeyPat
     batched = BatchedTuningFeatures(task.dag, task.target)
     rows = batched.rows_of(found)
     assert batched.share.one_by_one < len(found) / 2, batched.share.reasons
-    assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
+    assert [bits(r) for r in rows] == [
+        bits(rows_of_one(task, steps, "autosched-1")) for steps in found
+    ]
 
 
 @pytest.mark.parametrize("case", PINNED)
@@ -173,7 +166,7 @@ def test_rows_of_rare_candidates(case: str, monkeypatch: pytest.MonkeyPatch) -> 
     batched = BatchedTuningFeatures(task.dag, task.target)
     (rows,) = batched.rows_of([steps])
     assert batched.share.one_by_one == 0, batched.share.reasons
-    assert _bits(rows) == _bits(_one(task, steps))
+    assert bits(rows) == bits(rows_of_one(task, steps, "autosched-1"))
 
 
 @pytest.mark.parametrize("zeros", [False, True])

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.errors import ScheduleError
 from autosched.features.batched import batch
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import Rows
 from autosched.runtime.compiled_loops import Compiled, NoCodeError
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.space import SearchSpace
@@ -33,6 +31,7 @@ from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 from autosched.tir.expr import Expr
 from autosched.tir.op import all_, if_then_else
+from kit.one_by_one import bits, rows_of_one
 
 _IMAGE: dict[str, Any] = {"N": 1, "H": 12, "W": 10, "K": 3, "stride": 1, "padding": 1}
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -53,17 +52,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 COUNT = 8
 
 
-def _one(task: Task, steps: tuple[Step, ...]) -> Rows | None:
-    try:
-        return rows_of_steps(task.dag, steps, task.target, "ansor-0.19")
-    except ScheduleError:
-        return None
-
-
-def _bits(rows: Rows | None) -> object:
-    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
-
-
 @pytest.mark.parametrize(
     ("name", "args"), CASES, ids=[name + str(args.get("tile", "")) for name, args in CASES]
 )
@@ -75,7 +63,9 @@ def test_rows_are_those_of_one_by_one(name: str, args: dict[str, Any], space: Sp
     rows = batched.rows_of(found)
     assert batched.share.candidates == len(found)
     assert batched.share.one_by_one <= 0.02 * len(found), batched.share.reasons
-    assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
+    assert [bits(r) for r in rows] == [
+        bits(rows_of_one(task, steps, "ansor-0.19")) for steps in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +99,7 @@ def _assert_oddly_split(task: Task, lengths: Sequence[int], count: int) -> None:
     batched = BatchedFeatures(task.dag, task.target)
     rows = batched.rows_of(odd)
     assert batched.share.one_by_one <= 0.1 * len(odd), batched.share.reasons
-    assert [_bits(r) for r in rows] == [_bits(_one(task, s)) for s in odd]
+    assert [bits(r) for r in rows] == [bits(rows_of_one(task, s, "ansor-0.19")) for s in odd]
 
 
 def test_quotients_of_axes_that_loops_reach_beyond() -> None:
@@ -128,7 +118,9 @@ def test_what_the_arrays_have_no_rule_for_is_worked_out_one_by_one() -> None:
     rows = batched.rows_of([(), twice])
     assert batched.share.one_by_one == 1
     assert batched.share.reasons == {"two unroll limits": 1}
-    assert [_bits(r) for r in rows] == [_bits(_one(task, s)) for s in ((), twice)]
+    assert [bits(r) for r in rows] == [
+        bits(rows_of_one(task, s, "ansor-0.19")) for s in ((), twice)
+    ]
 
 
 @pytest.mark.parametrize("features", ["ansor-0.19", "autosched-1"])
@@ -140,8 +132,8 @@ def test_sums_that_do_not_begin_at_0_are_worked_out_one_by_one(features: str) ->
     dag = ComputeDAG([A, B, C])
     found: Sequence[tuple[Step, ...]] = [(), *((SplitStep(2, 2, 6, (n,)),) for n in (2, 3))]
     rows = batched_features(dag, target, features).rows_of(found)
-    assert [_bits(r) for r in rows] == [
-        _bits(rows_of_steps(dag, steps, target, features)) for steps in found
+    assert [bits(r) for r in rows] == [
+        bits(rows_of_steps(dag, steps, target, features)) for steps in found
     ]
 
 
@@ -150,7 +142,7 @@ def test_no_steps_and_illegal_steps() -> None:
     illegal = (SplitStep(99, 0, 4, (2,)),)
     rows = BatchedFeatures(task.dag, task.target).rows_of([(), illegal, ()])
     assert rows[1] is None
-    assert _bits(rows[0]) == _bits(rows[2]) == _bits(_one(task, ()))
+    assert bits(rows[0]) == bits(rows[2]) == bits(rows_of_one(task, (), "ansor-0.19"))
 
 
 _LIMITED = PragmaStep(2, 0, "auto_unroll_max_step$16")
@@ -178,8 +170,8 @@ def test_steps_that_no_search_draws_do_no_harm_to_others(
     odd = [steps, (*steps, *drawn[0]), (*drawn[0], *steps)]
     batched = BatchedFeatures(task.dag, task.target)
     assert not any(batched.refused(odd))
-    found = [_bits(rows) for rows in batched.rows_of([*drawn, *odd])]
-    assert found == [_bits(_one(task, s)) for s in (*drawn, *odd)]
+    found = [bits(rows) for rows in batched.rows_of([*drawn, *odd])]
+    assert found == [bits(rows_of_one(task, s, "ansor-0.19")) for s in (*drawn, *odd)]
 
 
 @pytest.mark.parametrize("factor", [2, 4])
@@ -193,7 +185,7 @@ def test_padding_is_simplified_as_it_was_written(factor: int) -> None:
     dag, target = ComputeDAG([data, te.compute((60,), padded, name="P")]), cpu_target(threads=2)
     steps = (SplitStep(1, 0, 60, (factor,)),)
     batched = BatchedFeatures(dag, target)
-    assert _bits(batched.rows_of([steps])[0]) == _bits(
+    assert bits(batched.rows_of([steps])[0]) == bits(
         rows_of_steps(dag, steps, target, "ansor-0.19")
     )
     assert not batched.share.one_by_one
@@ -208,8 +200,8 @@ def test_a_single_element_is_a_stage_although_it_has_no_loops(features: str) -> 
     dag = ComputeDAG([A, D])
     found: Sequence[tuple[Step, ...]] = [(SplitStep(2, 0, 6, (n,)),) for n in (1, 2, 3, 6)] * 10
     rows = batched_features(dag, target, features).rows_of(found)
-    assert [_bits(r) for r in rows] == [
-        _bits(rows_of_steps(dag, steps, target, features)) for steps in found
+    assert [bits(r) for r in rows] == [
+        bits(rows_of_steps(dag, steps, target, features)) for steps in found
     ]
     assert all(r is not None and sorted(r.buffers) == ["D", "e"] for r in rows)
 

@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.errors import ScheduleError
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.batched.sets import batched_features
-from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import ANSOR, AUTOSCHED_1, Rows
+from autosched.features.sets import ANSOR, AUTOSCHED_1
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.space import SearchSpace
 from autosched.state.queries import sliced_products
 from autosched.state.steps import Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
-from kit.one_by_one import SETS, rows_of_both
+from kit.one_by_one import SETS, bits, rows_of_both, rows_of_one
 from kit.relatives import with_relatives
 
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -48,19 +46,6 @@ WIDE = {"matmul": 1}
 COUNT = 8
 
 
-def _one(
-    task: Task, steps: tuple[Step, ...], ansor_limits: bool, features: str = ANSOR
-) -> Rows | None:
-    try:
-        return rows_of_steps(task.dag, steps, task.target, features, ansor_limits)
-    except ScheduleError:
-        return None
-
-
-def _bits(rows: Rows | None) -> object:
-    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
-
-
 @pytest.mark.parametrize(("name", "args"), CASES, ids=[name for name, _ in CASES])
 def test_rows_and_refusals(
     name: str, args: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -74,7 +59,7 @@ def test_rows_and_refusals(
         rows = batched.rows_of(found)
         most = WIDE.get(name, 0) + (0 if features == ANSOR else MOST.get(name, 0))
         assert batched.share.one_by_one <= most, (features, batched.share.reasons)
-        assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
+        assert [bits(r) for r in rows] == [bits(own[features]) for own in one], features
 
 
 @pytest.mark.parametrize(
@@ -100,7 +85,7 @@ def test_stages_in_threads_of_a_fused_stage(
         batched = batched_features(task.dag, task.target, features)
         rows = batched.rows_of(found)
         assert batched.share.one_by_one == 0, batched.share.reasons
-        assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
+        assert [bits(r) for r in rows] == [bits(own[features]) for own in one], features
 
 
 DIGITS = "digits that a condition tells"
@@ -147,8 +132,8 @@ def test_values_with_conditions(name: str, space: SpaceName) -> None:
         batched_rows = batched.rows_of([*candidates, *candidates])
         assert set(batched.share.reasons) <= left, (features, batched.share.reasons)
         assert name == DIGITS or batched.share.one_by_one < len(candidates), features
-        expected = [_bits(own[features]) for own in one]
-        assert [_bits(rows) for rows in batched_rows] == [*expected, *expected], features
+        expected = [bits(own[features]) for own in one]
+        assert [bits(rows) for rows in batched_rows] == [*expected, *expected], features
 
 
 @pytest.mark.parametrize(("rows", "left"), [(2, 0), (1, 4)])
@@ -163,9 +148,9 @@ def test_sums_of_slices_where_threads_are_more_than_results(rows: int, left: int
         batched = batched_features(task.dag, task.target, features, ansor_limits=False)
         found = batched.rows_of(candidates)
         assert batched.share.one_by_one == left, (features, batched.share.reasons)
-        one = [_one(task, steps, False, features) for steps in candidates]
+        one = [rows_of_one(task, steps, features, False) for steps in candidates]
         assert None not in one
-        assert [_bits(rows) for rows in found] == [_bits(rows) for rows in one], features
+        assert [bits(rows) for rows in found] == [bits(rows) for rows in one], features
 
 
 def test_padding_says_that_an_index_is_0() -> None:
@@ -177,8 +162,8 @@ def test_padding_says_that_an_index_is_0() -> None:
     batched = batched_features(task.dag, task.target, AUTOSCHED_1, ansor_limits=False)
     found = batched.rows_of(candidates)
     assert batched.share.one_by_one <= len(candidates) // 2, batched.share.reasons
-    one = [_one(task, steps, False, AUTOSCHED_1) for steps in candidates]
-    assert [_bits(rows) for rows in found] == [_bits(rows) for rows in one]
+    one = [rows_of_one(task, steps, AUTOSCHED_1, False) for steps in candidates]
+    assert [bits(rows) for rows in found] == [bits(rows) for rows in one]
 
 
 def test_a_vector_that_begins_before_its_tensor_is_not_too_wide() -> None:
@@ -198,7 +183,7 @@ def test_a_vector_that_begins_before_its_tensor_is_not_too_wide() -> None:
     for features in SETS:
         (rows, _) = batched_features(task.dag, task.target, features).rows_of([candidate] * 2)
         assert rows is not None
-        assert _bits(rows) == _bits(_one(task, candidate, True, features))
+        assert bits(rows) == bits(rows_of_one(task, candidate, features, True))
 
 
 def _one_dimensional(
@@ -233,7 +218,7 @@ def test_vectors_that_a_border_makes_loops_are_not_too_wide(lanes: int, fits: bo
     task, candidate = _one_dimensional(tiles, sizes, (128, 1), lanes)
     (rows,) = BatchedFeatures(task.dag, task.target).rows_of([candidate])
     assert (rows is not None) == fits
-    assert _bits(rows) == _bits(_one(task, candidate, True))
+    assert bits(rows) == bits(rows_of_one(task, candidate, ANSOR, True))
 
 
 def test_vectors_beyond_an_axis_of_one_element_are_not_too_wide() -> None:
@@ -246,7 +231,7 @@ def test_vectors_beyond_an_axis_of_one_element_are_not_too_wide() -> None:
         batched = batched_features(task.dag, task.target, features, ansor_limits=False)
         (rows, _) = batched.rows_of([candidate] * 2)
         assert rows is not None
-        assert _bits(rows) == _bits(_one(task, candidate, False, features))
+        assert bits(rows) == bits(rows_of_one(task, candidate, features, False))
 
 
 # A vector of 3 padded elements, 15 threads along rows of 12: the border asks for lanes of a row.
@@ -278,7 +263,7 @@ def test_a_border_asks_for_lanes_that_are_digits(monkeypatch: pytest.MonkeyPatch
     batched = batched_features(task.dag, task.target, AUTOSCHED_1)
     (rows,) = batched.rows_of([candidate])
     assert batched.share.one_by_one == 0, batched.share.reasons
-    assert _bits(rows) == _bits(_one(task, candidate, False, AUTOSCHED_1))
+    assert bits(rows) == bits(rows_of_one(task, candidate, AUTOSCHED_1, False))
 
 
 # Threads fetch 3 x 5 x 30 elements of the transposed K in vectors of 3, 12 at a time: 13 rounds.
@@ -311,7 +296,7 @@ def test_the_last_vectors_of_a_tile_may_lie_beyond_it(monkeypatch: pytest.Monkey
     candidate = steps_from_json(BEYOND)
     for features in SETS:
         (rows,) = batched_features(task.dag, task.target, features).rows_of([candidate])
-        assert rows is not None and _bits(rows) == _bits(_one(task, candidate, True, features))
+        assert rows is not None and bits(rows) == bits(rows_of_one(task, candidate, features, True))
 
 
 @pytest.mark.parametrize("columns", [1, 3])
@@ -336,10 +321,10 @@ def test_what_is_refused_is_illegal(limit: int) -> None:
     for ansor_limits in (True, False):
         batched = BatchedFeatures(task.dag, target, ansor_limits)
         refused = batched.refused(found)
-        wanted = [_one(task, steps, ansor_limits) for steps in found]
+        wanted = [rows_of_one(task, steps, ANSOR, ansor_limits) for steps in found]
         assert any(refused)
         assert all(own is None for own, no in zip(wanted, refused, strict=True) if no)
-        assert [_bits(r) for r in batched.rows_of(found)] == [_bits(own) for own in wanted]
+        assert [bits(r) for r in batched.rows_of(found)] == [bits(own) for own in wanted]
 
 
 def _tiled(i: list[int], j: list[int]) -> tuple[Step, ...]:
@@ -375,8 +360,8 @@ def test_arrays_that_registers_have_no_room_for(features: str) -> None:
         assert [row is not None for row in rows] == [n < fits for n in range(5)]
         assert batched.share.one_by_one == 0
         assert batched.refused(candidates) == [n >= fits for n in range(5)]
-        one = [_one(task, steps, ansor_limits, features) for steps in candidates]
-        assert [_bits(r) for r in rows] == [_bits(r) for r in one]
+        one = [rows_of_one(task, steps, features, ansor_limits) for steps in candidates]
+        assert [bits(r) for r in rows] == [bits(r) for r in one]
 
 
 PART_OF_A_PRODUCT: dict[str, Any] = {
@@ -409,7 +394,7 @@ def test_threads_reach_beyond_the_part_that_is_read() -> None:
     for features in SETS:
         batched = batched_features(task.dag, task.target, features)
         rows = batched.rows_of([candidate] * 2)
-        assert [_bits(r) for r in rows] == [_bits(one[features])] * 2, features
+        assert [bits(r) for r in rows] == [bits(one[features])] * 2, features
         assert set(+batched.share.reasons) == {"a region of an axis whose loops reach beyond it"}
 
 
@@ -417,7 +402,7 @@ def test_loops_of_a_tile_are_not_those_of_the_stage_around_it() -> None:
     """Where vectors have 4 bytes each loop of a tile is asked for."""
     task = Task.from_json_workload(PART_OF_A_PRODUCT, cuda_target(vector_unit_bytes=4))
     candidate = _tiles_of_a_part()
-    one = _one(task, candidate, True)
+    one = rows_of_one(task, candidate, ANSOR, True)
     assert one is not None
     rows = batched_features(task.dag, task.target, ANSOR).rows_of([candidate] * 2)
-    assert [_bits(r) for r in rows] == [_bits(one)] * 2
+    assert [bits(r) for r in rows] == [bits(one)] * 2

@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from autosched.errors import ScheduleError
 from autosched.features.batched.forms import Form, Forms
 from autosched.features.batched.sets import batched_features
-from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import ANSOR, AUTOSCHED_1, Rows
+from autosched.features.sets import ANSOR, AUTOSCHED_1
 from autosched.state.steps import Step, steps_from_json
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
-from kit.one_by_one import SETS, rows_of_both
+from kit.one_by_one import SETS, bits, rows_of_both, rows_of_one
 from kit.relatives import with_relatives
 
 COUNT = 10
@@ -277,17 +275,6 @@ ONE_BY_ONE = {
 """Those of which some or all candidates have no rule."""
 
 
-def _one(task: Task, steps: tuple[Step, ...], features: str) -> Rows | None:
-    try:
-        return rows_of_steps(task.dag, steps, task.target, features)
-    except ScheduleError:
-        return None
-
-
-def _bits(rows: Rows | None) -> object:
-    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
-
-
 @pytest.fixture(autouse=True)
 def _all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for where in ("batch", "device.batch"):
@@ -301,7 +288,7 @@ def _task(case: Case) -> Task:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rows_are_those_of_one_by_one(name: str) -> None:
+def test_rows_are_those_of_one_byrows_of_one(name: str) -> None:
     task = _task(CASES[name])
     found = with_relatives(task, 5, COUNT, 3)
     one = [rows_of_both(task, steps) for steps in found]
@@ -309,11 +296,11 @@ def test_rows_are_those_of_one_by_one(name: str) -> None:
         batched = batched_features(task.dag, task.target, features)
         rows = batched.rows_of(found)
         assert batched.share.one_by_one <= len(found) / 2, (features, batched.share.reasons)
-        assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
+        assert [bits(r) for r in rows] == [bits(own[features]) for own in one], features
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
-def test_what_has_no_rule_is_worked_out_one_by_one(name: str) -> None:
+def test_what_has_no_rule_is_worked_out_one_byrows_of_one(name: str) -> None:
     task = _task(ONE_BY_ONE[name])
     found = with_relatives(task, 5, COUNT, 3)
     one = [rows_of_both(task, steps) for steps in found]
@@ -321,7 +308,7 @@ def test_what_has_no_rule_is_worked_out_one_by_one(name: str) -> None:
         batched = batched_features(task.dag, task.target, features)
         rows = batched.rows_of(found)
         assert features == ANSOR or batched.share.one_by_one > 0
-        assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
+        assert [bits(r) for r in rows] == [bits(own[features]) for own in one], features
 
 
 PADDED = (
@@ -446,7 +433,7 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
     batched = batched_features(task.dag, task.target, features)
     (rows,) = batched.rows_of([steps])
     assert batched.share.one_by_one == 0, batched.share.reasons
-    assert rows is not None and _bits(rows) == _bits(_one(task, steps, features))
+    assert rows is not None and bits(rows) == bits(rows_of_one(task, steps, features))
 
 
 @pytest.mark.parametrize(
@@ -490,11 +477,11 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
         *("a condition on a quotient of two loops", "a condition on a digit of a digit of a loop"),
     ],
 )
-def test_rare_candidates_that_go_one_by_one(case: Case, written: list[Any]) -> None:
+def test_rare_candidates_that_go_one_byrows_of_one(case: Case, written: list[Any]) -> None:
     task = _task(case)
     steps = steps_from_json(written)
     batched = batched_features(task.dag, task.target, ANSOR)
-    assert [_bits(r) for r in batched.rows_of([steps])] == [_bits(_one(task, steps, ANSOR))]
+    assert [bits(r) for r in batched.rows_of([steps])] == [bits(rows_of_one(task, steps, ANSOR))]
     assert batched.share.one_by_one == 1
 
 
@@ -508,7 +495,7 @@ def test_quotients_of_joined_parts_are_not_guessed() -> None:
     ]
     steps = steps_from_json(written)
     batched = batched_features(task.dag, task.target, ANSOR)
-    assert [_bits(r) for r in batched.rows_of([steps])] == [_bits(_one(task, steps, ANSOR))]
+    assert [bits(r) for r in batched.rows_of([steps])] == [bits(rows_of_one(task, steps, ANSOR))]
 
 
 def test_an_axis_that_conditions_make_zero_divides_late() -> None:
@@ -533,7 +520,7 @@ def test_an_axis_that_conditions_make_zero_divides_late() -> None:
     ]
     steps = steps_from_json(written)
     batched = batched_features(task.dag, task.target, ANSOR)
-    assert [_bits(r) for r in batched.rows_of([steps])] == [_bits(_one(task, steps, ANSOR))]
+    assert [bits(r) for r in batched.rows_of([steps])] == [bits(rows_of_one(task, steps, ANSOR))]
     assert batched.share.one_by_one == 1
 
 
@@ -551,8 +538,8 @@ def test_many_reads_of_one_tensor_are_not_all_compared(monkeypatch: pytest.Monke
     monkeypatch.setattr(Forms, "same", counted)
     steps: list[tuple[Step, ...]] = [()] * 4
     batched = batched_features(task.dag, task.target, AUTOSCHED_1)
-    want = _bits(_one(task, (), AUTOSCHED_1))
-    assert [_bits(rows) for rows in batched.rows_of(steps)] == [want] * 4
+    want = bits(rows_of_one(task, (), AUTOSCHED_1))
+    assert [bits(rows) for rows in batched.rows_of(steps)] == [want] * 4
     assert batched.share.one_by_one == 0 and len(compared) < 40
 
 
@@ -561,6 +548,6 @@ def test_partial_results_beyond_every_index_are_illegal(features: str) -> None:
     case = Case("cpu", "Y[i] = sum(r < 3, A[i + r])", {"A": (1000000002,)})
     task = _task(case)
     steps = steps_from_json([["SP", 1, 1, 3, [1], 1], ["RF", 1, 1, 1]])
-    assert _one(task, steps, features) is None
+    assert rows_of_one(task, steps, features) is None
     batched = batched_features(task.dag, task.target, features)
     assert batched.rows_of([steps] * 2) == [None, None]

@@ -7,18 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.errors import ScheduleError
 from autosched.features.batched.autosched_1 import rows as rows_file
 from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
 from autosched.features.batched.autosched_1.hoists import hoist
 from autosched.features.batched.nest import Nest, Population
-from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import Rows
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
-from autosched.state.steps import JsonStep, Step, steps_from_json
+from autosched.state.steps import JsonStep, steps_from_json
 from autosched.task import Task
 from kit.cpus import CPUS
+from kit.one_by_one import bits, rows_of_one
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("softmax", {"M": 12, "N": 48}),
@@ -29,17 +27,6 @@ REFUSED = (
     "a stage that may leave all loops of another",
     "a stage that leaves a loop with a limit of unrolling",
 )
-
-
-def _one(task: Task, steps: tuple[Step, ...]) -> Rows | None:
-    try:
-        return rows_of_steps(task.dag, steps, task.target, "autosched-1")
-    except ScheduleError:
-        return None
-
-
-def _bits(rows: Rows | None) -> object:
-    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
 
 
 class _Moved:
@@ -76,7 +63,9 @@ def test_candidates_whose_stages_move_are_worked_out_at_once(
     found = space.sample(np.random.default_rng(7), COUNT)
     batched = BatchedTuningFeatures(task.dag, task.target)
     rows = batched.rows_of(found)
-    assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
+    assert [bits(r) for r in rows] == [
+        bits(rows_of_one(task, steps, "autosched-1")) for steps in found
+    ]
     assert moved.moved >= COUNT // 10
     assert sum(batched.share.reasons[why] for why in REFUSED) <= COUNT // 10
 
@@ -84,7 +73,7 @@ def test_candidates_whose_stages_move_are_worked_out_at_once(
 def test_a_program_whose_stages_stay_is_as_it_was(moved: _Moved) -> None:
     task = Task.from_workload("softmax", target=CPUS["haswell"], M=4, N=12)
     (rows,) = BatchedTuningFeatures(task.dag, task.target).rows_of([()])
-    assert _bits(rows) == _bits(_one(task, ()))
+    assert bits(rows) == bits(rows_of_one(task, (), "autosched-1"))
     assert moved.same and not moved.moved
 
 
@@ -105,7 +94,7 @@ def test_stages_leave_a_loop_but_not_its_limit_of_unrolling(
     steps = steps_from_json(written)
     batched = BatchedTuningFeatures(task.dag, task.target)
     (rows,) = batched.rows_of([steps])
-    assert _bits(rows) == _bits(_one(task, steps))
+    assert bits(rows) == bits(rows_of_one(task, steps, "autosched-1"))
     assert batched.share.reasons[why] == (1 if why else 0)
     assert batched.share.one_by_one == (1 if why else 0)
     assert (moved.moved > 0) is not bool(why)
@@ -132,7 +121,7 @@ def test_a_stage_that_moves_past_a_start_that_may_stay_goes_one_by_one(moved: _M
     steps = steps_from_json(PAST)
     batched = BatchedTuningFeatures(task.dag, task.target)
     (rows,) = batched.rows_of([steps])
-    assert _bits(rows) == _bits(_one(task, steps))
+    assert bits(rows) == bits(rows_of_one(task, steps, "autosched-1"))
     assert batched.share.reasons["a reduction whose start may move"] == 1
     assert batched.share.one_by_one == 1
 
@@ -165,6 +154,6 @@ def test_stages_leave_all_loops_of_another(
     steps = steps_from_json(written)
     batched = BatchedTuningFeatures(task.dag, task.target)
     (rows,) = batched.rows_of([steps])
-    assert _bits(rows) == _bits(_one(task, steps))
+    assert bits(rows) == bits(rows_of_one(task, steps, "autosched-1"))
     assert batched.share.reasons[why] == (1 if why else 0)
     assert batched.share.one_by_one == (1 if why else 0)

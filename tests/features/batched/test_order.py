@@ -7,10 +7,10 @@ import pytest
 from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import Rows
 from autosched.state.steps import JsonStep, steps_from_json
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
+from kit.one_by_one import bits
 
 TARGET = Target(
     "cpu",
@@ -46,10 +46,6 @@ CASES: dict[str, tuple[str, list[JsonStep]]] = {
 }
 
 
-def _bits(rows: Rows | None) -> object:
-    return None if rows is None else (rows.buffers, rows.values.shape, rows.values.tobytes())
-
-
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", SETS)
 def test_rows_are_in_the_order_of_the_program(
@@ -61,7 +57,7 @@ def test_rows_are_in_the_order_of_the_program(
     steps = steps_from_json(written)
     batched = SETS[name](task.dag, task.target)
     (rows,) = batched.rows_of([steps])
-    assert _bits(rows) == _bits(rows_of_steps(task.dag, steps, task.target, name))
+    assert bits(rows) == bits(rows_of_steps(task.dag, steps, task.target, name))
     assert batched.share.one_by_one == 0
 
 
@@ -82,7 +78,7 @@ def test_a_start_that_stays_behind_what_left_its_loop_goes_one_by_one(
     steps = steps_from_json(written)
     batched = BatchedTuningFeatures(task.dag, task.target)
     (rows,) = batched.rows_of([steps])
-    assert _bits(rows) == _bits(rows_of_steps(task.dag, steps, task.target, "autosched-1"))
+    assert bits(rows) == bits(rows_of_steps(task.dag, steps, task.target, "autosched-1"))
     assert batched.share.reasons["a reduction whose start may move"] == 1
 
 
@@ -99,7 +95,7 @@ def test_candidates_of_one_program_have_their_own_order(
     every = [steps_from_json(steps) for steps in written]
     batched = SETS[name](task.dag, task.target)
     for steps, rows in zip(every, batched.rows_of(every), strict=True):
-        assert _bits(rows) == _bits(rows_of_steps(task.dag, steps, task.target, name))
+        assert bits(rows) == bits(rows_of_steps(task.dag, steps, task.target, name))
     assert (batched.share.one_by_one, batched.share.programs) == (0, 1)
 
 
@@ -112,6 +108,6 @@ def test_of_accesses_of_as_many_lines_those_of_larger_elements_come_first() -> N
         target=TARGET,
     )
     batched = BatchedTuningFeatures(task.dag, task.target)
-    want = _bits(rows_of_steps(task.dag, (), task.target, "autosched-1"))
-    assert [_bits(rows) for rows in batched.rows_of([()] * 4)] == [want] * 4
+    want = bits(rows_of_steps(task.dag, (), task.target, "autosched-1"))
+    assert [bits(rows) for rows in batched.rows_of([()] * 4)] == [want] * 4
     assert batched.share.one_by_one == 0
