@@ -70,6 +70,16 @@ def copied_processes() -> Iterator[None]:
 
 
 @pytest.fixture
+def compiled_anew() -> Iterator[None]:
+    """Nothing that others compiled with torch.compile is found again."""
+    import torch
+
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
 def interruptible() -> Iterator[None]:
     """SIGINT is heeded, also by tests in the background of a shell, which starts them without."""
     earlier = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -21,6 +20,7 @@ from kit.exporting import cuda_record, record
 from kit.records import written_here
 
 torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 from torch import fx  # noqa: E402
 
 import autosched.torch  # noqa: E402
@@ -30,14 +30,6 @@ from kit.torch_models import Broken, Calls, Counting, Pieces, Residual, drawn, f
 nn, F = torch.nn, torch.nn.functional
 Tensor = Any
 GROUP = "torch_dynamo_backends"
-
-
-@pytest.fixture(autouse=True)
-def compiled_anew() -> Iterator[None]:
-    """Nothing that others compiled is found again."""
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
 
 
 def backend_for(model: Any, *inputs: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from autosched.errors import ConfigError
 
 torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 from test_torch_attention import ATTENTIONS, K, Q, V  # noqa: E402
 from test_torch_chains import CHAINS  # noqa: E402
 
@@ -30,14 +31,6 @@ from kit.torch_models import (  # noqa: E402
 nn, F = torch.nn, torch.nn.functional
 Tensor = Any
 BF16, F16 = torch.bfloat16, torch.float16
-
-
-@pytest.fixture(autouse=True)
-def compiled_anew() -> Iterator[None]:
-    """Nothing that others compiled is found again."""
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
 
 
 def texts(model: Any, *inputs: Any) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from autosched.task import Task
 from kit.records import written_here
 
 torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 import autosched.torch  # noqa: E402
 from autosched.torch.matches import matches_of  # noqa: E402
 from autosched.torch.model_graph import Constants, exported  # noqa: E402
@@ -24,14 +24,6 @@ from kit.torch_models import Calls, Residual, drawn, filled, untuned  # noqa: E4
 
 nn, F = torch.nn, torch.nn.functional
 Tensor = Any
-
-
-@pytest.fixture(autouse=True)
-def compiled_anew() -> Iterator[None]:
-    """Nothing that others compiled is found again."""
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
 
 
 def ways(model: Any, *inputs: Any, tile: int = 2) -> list[Task]:

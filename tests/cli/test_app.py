@@ -23,7 +23,7 @@ from autosched.cli.console import plain
 from autosched.cli.tuning_app import tune
 from autosched.measure.records import read_log
 from autosched.measure.standing import is_race
-from kit.cli import Cli
+from kit.cli import Cli, default_interrupts
 
 ROOT = Path(__file__).parents[2]
 OP = "workload:\n  op: matmul\n  args: {M: 4, N: 4, K: 4}\n"
@@ -238,10 +238,6 @@ def test_a_reader_of_messages_that_goes_away_stops_nothing(tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, "the end\n")
 
 
-def _default_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # also where the tests run in the background
-
-
 def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path: Path, cli: Cli) -> None:
     """Ctrl-C once the first round is in the file; then a run that continues from it."""
     (tmp_path / "mm.yaml").write_text(
@@ -251,7 +247,7 @@ def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path: Path,
         "measure: {min_repeat_ms: 5, workers: 1}\ncost_model: {kind: random}\n"
     )
     records = tmp_path / "mm.jsonl"
-    with command("tune", "mm.yaml", cwd=tmp_path, preexec_fn=_default_interrupts) as process:
+    with command("tune", "mm.yaml", cwd=tmp_path, preexec_fn=default_interrupts) as process:
         while process.poll() is None and len(_lines(records)) < 3:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)

@@ -16,7 +16,7 @@ from autosched.measure.records import read_log
 from autosched.records import raced
 from autosched.session.this_cpu import best_for_here
 from autosched.state.steps import steps_from_json, steps_to_json
-from kit.cli import Cli, MakeRecord
+from kit.cli import Cli, MakeRecord, default_interrupts
 from kit.measurer import StubMeasurer
 from kit.records import SLOW, STEPS, entry, record, write
 
@@ -220,7 +220,3 @@ def test_an_interrupt_leaves_no_half_of_a_file(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (130, b"interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
-
-
-def default_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # also where the tests run in the background

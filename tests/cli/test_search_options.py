@@ -26,27 +26,13 @@ from autosched.state.iterator import Annotation
 from autosched.state.steps import ComputeAtStep, ComputeInlineStep, ComputeRootStep, SplitStep, Step
 from autosched.target import cuda_target
 from autosched.task import Task
+from kit.certain_model import CertainModel
 from kit.types import Array
 
 MATMUL = "workload: {op: matmul, args: {M: 64, N: 64, K: 64}}\n"
 SOFTMAX = "workload: {op: softmax, args: {M: 16, N: 64}}\n"
 GENERATIONS = SearchOptions().evolutionary_search_num_iters
 SMALL = "sample_init_min_population: 6, evolutionary_search_population: 6"
-
-
-class Model:
-    """Scores by the steps' rows; trained from the start."""
-
-    trained = True
-
-    def prepare(self) -> None:
-        pass
-
-    def fit(self, programs: Sequence[Array], throughputs: Sequence[float]) -> None:
-        pass
-
-    def opinions(self, programs: Sequence[Array]) -> Array:
-        return np.array([p[0, 0] for p in programs], np.float32).reshape(-1, 1)
 
 
 @pytest.fixture
@@ -78,7 +64,9 @@ def policy(read: Callable[..., tuple[Task, SearchOptions]]) -> Callable[[str], S
         task, options = read(settings)
         rng = np.random.default_rng(0)
         space = SearchSpace(task, options)
-        return SketchPolicy(space, Learner(Model()), rng, lambda found: list(map(row, found)))
+        return SketchPolicy(
+            space, Learner(CertainModel()), rng, lambda found: list(map(row, found))
+        )
 
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +22,11 @@ class Outcome:
 
 
 Cli = Callable[..., Outcome]
+
+
+def default_interrupts() -> None:
+    """Before a command starts: SIGINT ends it, also where the tests run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class MakeRecord(Protocol):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from autosched.measure.check import Seen
 from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.records import Record
@@ -31,6 +33,12 @@ def seconds_from(data: bytes) -> float:
 def seconds_of(steps: Steps) -> float:
     """A time that depends on the candidate alone."""
     return seconds_from(json.dumps(steps_to_json(steps)).encode())
+
+
+def noise(scale: float, seed: int = 0) -> Callable[[], float]:
+    """Factors around 1; one in ten visits takes twice the time."""
+    rng = np.random.default_rng(seed)
+    return lambda: float(np.exp(scale * rng.standard_normal()) * (1 + (rng.random() < 0.1)))
 
 
 def failure_of(result: MeasureResult) -> Failure:

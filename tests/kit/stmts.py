@@ -9,7 +9,8 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import For, ForKind, Stmt
+from autosched.tir.stmt import BufferStore, For, ForKind, Stmt
+from autosched.transform.vector.reduction_nest import Nest, match_nest
 
 T = TypeVar("T")
 
@@ -23,6 +24,16 @@ def loop(
 ) -> For:
     """`for var in range(low, low + extent): body`; integers are int32."""
     return For(var, _expr(low), _expr(extent), kind, body)
+
+
+def matched(buffer: Buffer, index: Expr, value: Expr, *loops: tuple[Var, int]) -> Nest:
+    """The nest of `loops`, outermost first, around `buffer[index] = value`."""
+    body: Stmt = BufferStore(buffer, value, (index,))
+    for var, extent in reversed(loops):
+        body = loop(var, extent, body)
+    found = match_nest(as_a(For, body))
+    assert found is not None
+    return found
 
 
 def func_of(

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,8 @@ from autosched.measure.steady import interval
 from autosched.records import raced as module
 from autosched.records.raced import Raced
 from autosched.task import Task
-from kit.measurer import CRASH, StubMeasurer
+from kit.measurer import CRASH, StubMeasurer, noise
 from kit.records import STEPS, entry, failed, record, write, written_here
-
-
-def noise(scale: float, seed: int) -> Callable[[], float]:
-    """Factors of around 1; one in ten visits takes twice the time."""
-    rng = np.random.default_rng(seed)
-    return lambda: float(np.exp(scale * rng.standard_normal()) * (1 + (rng.random() < 0.1)))
 
 
 def race(

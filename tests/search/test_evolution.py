@@ -16,6 +16,7 @@ from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.task import Task
+from kit.certain_model import CertainModel
 from kit.types import Array, MakeTask
 
 STEEP = 50.0  # how many times a better candidate is likelier to be a parent
@@ -24,21 +25,6 @@ STEEP = 50.0  # how many times a better candidate is likelier to be a parent
 def level(steps: tuple[Step, ...]) -> int:
     """How many of the innermost tiles are 8 long: what the synthetic cost likes."""
     return sum(step.lengths[-1] == 8 for step in steps if hasattr(step, "lengths"))
-
-
-class Levels:
-    """A model that is certain: the score is in the row."""
-
-    trained = True
-
-    def prepare(self) -> None:
-        pass
-
-    def fit(self, programs: Sequence[Array], throughputs: Sequence[float]) -> None:
-        pass
-
-    def opinions(self, programs: Sequence[Array]) -> Array:
-        return np.array([p[0, 0] for p in programs], np.float32).reshape(-1, 1)
 
 
 def row_of(level: int) -> Array:
@@ -63,7 +49,7 @@ def make_policy(
     }
     search = SearchOptions(**{**settings, **options})
     rng = np.random.default_rng(3)
-    return SketchPolicy(SearchSpace(task, search), Learner(Levels()), rng, rows)
+    return SketchPolicy(SearchSpace(task, search), Learner(CertainModel()), rng, rows)
 
 
 @pytest.fixture
@@ -143,7 +129,7 @@ def test_illegal_offspring_is_dropped(make_task: MakeTask) -> None:
         levels = [level(s) for s in candidates]
         return [None if n > 2 else row_of(n) * (n < 2) for n in levels]
 
-    class LikesZeros(Levels):
+    class LikesZeros(CertainModel):
         def opinions(self, programs: Sequence[Array]) -> Array:
             return np.array([1.0 if p.any() else 1e6 for p in programs], np.float32)[:, None]
 

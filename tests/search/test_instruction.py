@@ -67,14 +67,8 @@ def product(
         te.placeholder((m, k), a, "A"),
         te.placeholder((n, k) if turned else (k, n), b, "B"),
     )
-    bias, r = te.placeholder((n,), c, "bias"), te.reduce_axis((0, k), "r")
-
-    def element(i: Expr, j: Expr) -> Expr:
-        weight = right[j, r] if turned else right[r, j]
-        total: Expr = te.sum(left[i, r].astype(c) * weight.astype(c), axis=r)
-        return total
-
-    total = te.compute((m, n), element, "C")
+    bias = te.placeholder((n,), c, "bias")
+    total = _product(left, right, c, turned)
     out = te.compute((m, n), lambda i, j: te.max(total[i, j] + bias[j], te.const(0, c)), "D")
     return [left, right, bias, out]
 
@@ -87,14 +81,21 @@ def of_computed_weights(
     shape = (n, k) if turned else (k, n)
     left, given = te.placeholder((m, k), a, "A"), te.placeholder(shape, "float32", "W")
     right = te.compute(shape, lambda i, j: (given[i, j] + 1.0).astype(b), "B")
+    return [left, given, _product(left, right, c, turned)]
+
+
+def _product(left: Tensor, right: Tensor, dtype: str, turned: bool) -> Tensor:
+    """The product of two matrices, of which the second may be transposed."""
+    (m, k), n = left.shape, right.shape[0 if turned else 1]
     r = te.reduce_axis((0, k), "r")
 
     def element(i: Expr, j: Expr) -> Expr:
         weight = right[j, r] if turned else right[r, j]
-        total: Expr = te.sum(left[i, r].astype(c) * weight.astype(c), axis=r)
+        total: Expr = te.sum(left[i, r].astype(dtype) * weight.astype(dtype), axis=r)
         return total
 
-    return [left, given, te.compute((m, n), element, "C")]
+    product: Tensor = te.compute((m, n), element, "C")
+    return product
 
 
 def batches(types: tuple[str, str, str], b: int, m: int, n: int, k: int) -> list[Tensor]:

@@ -15,24 +15,10 @@ from autosched.search.policy import Candidate, SketchPolicy
 from autosched.search.space import SearchSpace
 from autosched.state.steps import SplitStep, Step
 from autosched.task import Task
+from kit.certain_model import CertainModel
 from kit.types import Array, MakeTask
 
 FAST = {"evolutionary_search_population": 12, "evolutionary_search_num_iters": 2}
-
-
-class TileModel:
-    """Scores the single row it is given: a stand-in that needs no training."""
-
-    trained = True
-
-    def prepare(self) -> None:
-        pass
-
-    def fit(self, programs: Sequence[Array], throughputs: Sequence[float]) -> None:
-        pass
-
-    def opinions(self, programs: Sequence[Array]) -> Array:
-        return np.array([p[0, 0] for p in programs], np.float32).reshape(-1, 1)
 
 
 def featurize(candidates: Sequence[tuple[Step, ...]]) -> list[Array | None]:
@@ -50,7 +36,7 @@ def make_policy(
 ) -> SketchPolicy:
     given: dict[str, Any] = {**FAST, **options}
     settings = SearchOptions(sample_init_min_population=12, **given)
-    learner = Learner(model or TileModel())
+    learner = Learner(model or CertainModel())
     rng = np.random.default_rng(seed)
     return SketchPolicy(SearchSpace(task, settings), learner, rng, featurize)
 
@@ -260,7 +246,7 @@ def test_the_best_of_every_sketch_with_hope_is_tried(
             rows.append(np.full((1, 4), score, np.float32))
         return rows
 
-    policy = SketchPolicy(space, Learner(TileModel()), np.random.default_rng(0), featurize_)
+    policy = SketchPolicy(space, Learner(CertainModel()), np.random.default_rng(0), featurize_)
     batch = policy.next_batch(8)
     chosen = [c for c in batch if c.predicted is not None]
     assert any(_splits(c.steps) == few for c in chosen) == tried

@@ -1,11 +1,9 @@
 """Races of finalists, with synthetic noise: who wins, what is a tie, what is not raced."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from autosched import tune
@@ -21,7 +19,7 @@ from autosched.session.race import final, finalists
 from autosched.session.session import Job, MeasureOptions, Session
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
-from kit.measurer import CRASH, Steps, StubMeasurer
+from kit.measurer import CRASH, Steps, StubMeasurer, noise
 from kit.types import UseMeasurer
 
 TASK = Task.from_workload("matmul", M=16, N=16, K=16)
@@ -30,12 +28,6 @@ STEPS = [steps_from_json([["SP", 2, 0, 16, [k], 1]]) for k in range(1, 17)]
 
 def record(k: int, *seconds: float, checked: bool = True) -> Record:
     return Record(TASK.to_json(), STEPS[k], MeasureResult(seconds, checked=checked))
-
-
-def noise(scale: float, seed: int = 0) -> Callable[[], float]:
-    """Factors around 1, some visits disturbed to twice the time."""
-    rng = np.random.default_rng(seed)
-    return lambda: float(np.exp(scale * rng.standard_normal()) * (1 + (rng.random() < 0.1)))
 
 
 def stub(times: dict[int, float], **more: Any) -> Any:

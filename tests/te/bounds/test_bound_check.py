@@ -10,6 +10,7 @@ from autosched.te.bounds.bound_check import make_bound_check, pass_up_bound_chec
 from autosched.te.bounds.message_passing import pass_down_domain, pass_up_index
 from autosched.te.schedule.stage import Stage
 from autosched.tir.expr import Expr, IntImm, IterVar, Range
+from kit.te import stage_of
 
 
 def checked(
@@ -23,14 +24,6 @@ def checked(
     values: dict[IterVar, Expr] = {iv: iv.var for iv in stage.leaf_iter_vars}
     pass_up_index(stage, state, values)
     return [repr(p) for p in make_bound_check(stage, state, values, skip_domain, skip)]
-
-
-def stage_of(*extents: int) -> tuple[Stage, tuple[IterVar, ...]]:
-    A = te.placeholder(extents, name="A")
-    names = ("i", "j")[: len(extents)]
-    B = te.compute(extents, lambda *i: A[i] + 1.0, name="B", axis_names=names)
-    s = te.create_schedule(B.op)
-    return s[B], B.op.axis
 
 
 def test_none_when_the_split_divides() -> None:

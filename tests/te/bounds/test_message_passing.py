@@ -16,16 +16,9 @@ from autosched.te.bounds.message_passing import (
     pass_up_index,
 )
 from autosched.te.schedule.stage import Stage
-from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
+from autosched.tir.expr import Expr, IntImm, IterVar, Range
+from kit.te import stage_of
 from kit.tir import value_of
-
-
-def stage_of(*extents: Var | int) -> tuple[Stage, tuple[IterVar, ...]]:
-    A = te.placeholder(extents, name="A")
-    names = ("i", "j")[: len(extents)]
-    B = te.compute(extents, lambda *i: A[i] + 1.0, name="B", axis_names=names)
-    s = te.create_schedule(B.op)
-    return s[B], B.op.axis
 
 
 def domains(stage: Stage, **options: bool) -> dict[IterVar, Range]:

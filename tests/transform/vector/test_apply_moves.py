@@ -10,27 +10,17 @@ from autosched.nest.piece import Piece
 from autosched.nest.plan import plan_stores
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Add, BufferLoad, Expr, IntImm, Ramp, Var
-from autosched.tir.stmt import BufferStore, For, ForKind, Stmt
+from autosched.tir.expr import Add, BufferLoad, IntImm, Ramp, Var
 from autosched.transform.vector.apply_moves import NoVectorFormError, apply_moves, planned_nests
-from autosched.transform.vector.reduction_nest import Nest, match_nest
+from autosched.transform.vector.reduction_nest import Nest
+from kit.stmts import matched
 
 A, C = decl_buffer((4096,), name="A"), decl_buffer((4096,), name="C")
 I, J = Var("i"), Var("j")
 
 
-def nest(index: Expr, value: Expr, *loops: tuple[Var, int]) -> Nest:
-    body: Stmt = BufferStore(C, value, (index,))
-    for var, extent in reversed(loops):
-        body = For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
-    assert isinstance(body, For)
-    found = match_nest(body)
-    assert found is not None
-    return found
-
-
 def copy(*loops: tuple[Var, int]) -> Nest:
-    return nest(I * 4 + J, BufferLoad(A, (J * 64 + I,)), *loops)
+    return matched(C, I * 4 + J, BufferLoad(A, (J * 64 + I,)), *loops)
 
 
 def text(found: Nest) -> str:
@@ -63,7 +53,7 @@ def test_text(moves: Sequence[Drop | Take | Unlane | Slice], expected: str) -> N
 
 
 def test_folding_leaves_the_output_out() -> None:
-    total = nest(I, BufferLoad(C, (I,)) + BufferLoad(A, (I * 8 + J,)), (I, 4), (J, 8))
+    total = matched(C, I, BufferLoad(C, (I,)) + BufferLoad(A, (I * 8 + J,)), (I, 4), (J, 8))
     folded = apply_moves(total, [Fold(), Take(1, 8)])
     assert folded.fold is Add
     assert (folded.index, folded.width) == (I, 8)
@@ -72,14 +62,16 @@ def test_folding_leaves_the_output_out() -> None:
 
 def test_a_move_without_a_vector_form_is_refused() -> None:
     at = Ramp(I * 2, IntImm(1), 2)
-    pairs = nest(at, BufferLoad(A, (Ramp(I * 3, IntImm(1), 2),)), (I, 8))
+    pairs = matched(C, at, BufferLoad(A, (Ramp(I * 3, IntImm(1), 2),)), (I, 8))
     with pytest.raises(NoVectorFormError):
         apply_moves(pairs, [Take(0, 4)])
 
 
 def test_a_loop_whose_values_have_no_vector_form_after_all_is_barred() -> None:
     """A call that is not known to work lane by lane: the description does not tell."""
-    odd = nest(I * 4 + J, op.call("q_multiply_shift", BufferLoad(A, (I * 4 + J,))), (I, 8), (J, 4))
+    odd = matched(
+        C, I * 4 + J, op.call("q_multiply_shift", BufferLoad(A, (I * 4 + J,))), (I, 8), (J, 4)
+    )
     asked = []
 
     def plan(described: LoopNest) -> tuple[Piece, ...]:
