@@ -20,6 +20,7 @@ from autosched.arith.facts import conjuncts_of
 from autosched.arith.index_places import Part, Place, Places, UnknownBoxError
 from autosched.arith.intset import IntSet
 from autosched.arith.sum_form import NO_UPPER
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.op import add, const, eq, floordiv, floormod, ge, gt, le, max_, min_, mul, not_
 from autosched.tir.walk import free_vars, substitute
@@ -191,7 +192,7 @@ class Digits:
                     factor = exact.mul(p.factor, const(digit.lower // p.lower, p.factor.dtype))
                     old = form.get(digit)
                     form[digit] = factor if old is None else exact.add(old, factor)
-        return {d: f for d, f in form.items() if not (isinstance(f, IntImm) and f.value == 0)}
+        return {d: f for d, f in form.items() if not is_zero(f)}
 
     def _check_independent(self, forms: Sequence[Form]) -> None:
         seen: set[Digit] = set()

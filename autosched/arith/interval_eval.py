@@ -12,6 +12,7 @@ from typing import Any
 from autosched.arith.analyzer import Analyzer
 from autosched.arith.const_int_bound import holds
 from autosched.arith.intset import NEG_INF_EXPR, POS_INF_EXPR, IntSet
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
@@ -205,7 +206,7 @@ def _mul(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
     factor = _point(b)
     if factor is None or not e.dtype.is_index:
         return _EVERYTHING
-    if isinstance(factor, IntImm) and factor.value == 0:
+    if is_zero(factor):
         return factor, factor
     return _monotone(self, mul, a, factor)
 
@@ -228,14 +229,14 @@ def _monotone(
 
 def _floordiv(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
     by = _point(b)
-    if by is None or (isinstance(by, IntImm) and by.value == 0):
+    if by is None or is_zero(by):
         return _EVERYTHING
     return _monotone(self, floordiv, a, by)
 
 
 def _truncdiv(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
     by = _point(b)
-    if by is None or (isinstance(by, IntImm) and by.value == 0):
+    if by is None or is_zero(by):
         return _EVERYTHING
     return _monotone(self, truncdiv, a, by)
 

@@ -6,6 +6,7 @@ from autosched.codegen.cuda_memory import address_of
 from autosched.codegen.cuda_types import is_half, memory_type
 from autosched.codegen.cuda_writer import Handler, Text, Writer
 from autosched.errors import CompileError
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.float_bits import bits_type
@@ -182,7 +183,7 @@ def _values(w: Writer, e: Call, k: int, at: int, shape: bool = True) -> str:
 
 def _address(w: Writer, pointer: Expr, offset: Expr | None, dtype: DType) -> str:
     """The address `offset` elements of `dtype` after a pointer."""
-    zero = offset is None or (isinstance(offset, IntImm) and offset.value == 0)
+    zero = offset is None or is_zero(offset)
     match pointer:
         case Var():
             return f"&{_element(w, pointer, const(0) if offset is None else offset, dtype)}"

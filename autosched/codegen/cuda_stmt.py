@@ -10,6 +10,7 @@ from autosched.codegen.cuda_types import is_half, memory_type, value_type, vecto
 from autosched.codegen.cuda_writer import Level, Text, Writer
 from autosched.codegen.flat_access import only_index
 from autosched.errors import CompileError
+from autosched.tir.constants import is_one
 from autosched.tir.expr import Call, IntImm, StringImm
 from autosched.tir.gpu import WARP
 from autosched.tir.jumps import is_sum
@@ -65,7 +66,7 @@ def _seq(w: Writer, stmt: SeqStmt) -> None:
 def _attr(w: Writer, stmt: AttrStmt) -> None:
     if stmt.key == "thread_extent":
         tag = stmt.node.thread_tag or stmt.node.var.name
-        single = isinstance(stmt.value, IntImm) and stmt.value.value == 1
+        single = is_one(stmt.value)
         w.values[stmt.node.var] = Text("0") if single else Text(f"(int){tag}", Level.UNARY)
     elif stmt.key == "virtual_thread" or stmt.key.startswith("pragma_"):
         raise CompileError(

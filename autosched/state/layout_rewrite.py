@@ -37,6 +37,7 @@ from autosched.te.operations.operation import (
     PlaceholderOp,
 )
 from autosched.te.operations.tensor import Tensor
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
 
@@ -140,7 +141,7 @@ def _layout_change(
     for index in load.indices:
         if isinstance(index, Var):
             names.append(clean_name(index.name))
-        elif isinstance(index, IntImm) and index.value == 0:
+        elif is_zero(index):
             names.append("IntImm")
         else:
             return None

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_one
 from autosched.tir.dtype import int32, int64
-from autosched.tir.expr import Expr, IntImm, Ramp
+from autosched.tir.expr import Expr, Ramp
 from autosched.tir.interp_counts import AccessCount
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_value import ATOM, OR, SUM, TERM, Memory, Place, Value
@@ -177,7 +178,7 @@ def watched_index(
     if watch is None or not compiler.in_kernel or scope == "local":
         return index
     last = indices[-1] if indices else None
-    if isinstance(last, Ramp) and isinstance(last.stride, IntImm) and last.stride.value == 1:
+    if isinstance(last, Ramp) and is_one(last.stride):
         if watch.is_vector is not None:
             one = watch.is_vector(buffer, last)
         else:

@@ -14,6 +14,7 @@ from typing import Any
 from autosched.tir import interp_host
 from autosched.tir import interp_kernel as kernel
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterKind, IterVar, Var
 from autosched.tir.interp_access import (
@@ -276,7 +277,7 @@ class StmtCompiler(ExprCompiler):
         if stmt.kind is ForKind.THREAD_BINDING and stmt.thread_binding is not None:
             tag = stmt.thread_binding.thread_tag
             var, body = stmt.loop_var, stmt.body
-            if not (isinstance(stmt.min, IntImm) and stmt.min.value == 0):
+            if not is_zero(stmt.min):
                 var = Var(var.name, var.dtype)
                 body = LetStmt(stmt.loop_var, add(var, stmt.min), body)
             iv = IterVar(None, var, IterKind.THREAD, tag)

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable, Iterable
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import DType, bool_, float32, int32
 from autosched.tir.expr import (
     EQ,
@@ -247,7 +248,7 @@ class ExprParser(Cursor):
             return IntImm(stop.value - low.value, stop.dtype)
         if isinstance(stop, Add) and stop.a is low:
             return stop.b
-        if isinstance(low, IntImm) and low.value == 0:
+        if is_zero(low):
             return stop
         raise self.error(f"expected the end of the range as {low!r} + LENGTH", token)
 

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import handle
-from autosched.tir.expr import BufferLoad, Expr, IntImm, IterKind, IterVar, SizeVar, Var
+from autosched.tir.expr import BufferLoad, Expr, IterKind, IterVar, SizeVar, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer_expr import ExprPrinter
 from autosched.tir.stmt import (
@@ -160,9 +161,7 @@ def type_text(var: Var) -> str:
 def is_whole(buffer: Buffer, bounds: tuple[tuple[Expr, Expr], ...]) -> bool:
     """Whether the (min, extent) pairs cover the whole buffer."""
     extents = tuple(extent for _, extent in bounds)
-    return extents == buffer.shape and all(
-        isinstance(low, IntImm) and low.value == 0 for low, _ in bounds
-    )
+    return extents == buffer.shape and all(is_zero(low) for low, _ in bounds)
 
 
 def _implied(bound_by: Allocate | AllocateConst, buffer: Buffer) -> bool:

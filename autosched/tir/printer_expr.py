@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_one, is_zero
 from autosched.tir.dtype import DType, bool_, handle, int32
 from autosched.tir.expr import (
     EQ,
@@ -179,7 +180,7 @@ class ExprPrinter:
         first = self.expr(low)
         if isinstance(low, IntImm) and isinstance(extent, IntImm):
             return first, self.expr(IntImm(low.value + extent.value, extent.dtype))
-        if isinstance(low, IntImm) and low.value == 0:
+        if is_zero(low):
             return first, self.expr(extent)
         return first, f"{self.expr(low, _SUM)} + {self.expr(extent, _PRODUCT)}"
 
@@ -192,7 +193,7 @@ class ExprPrinter:
         return f"[{', '.join(map(self._index, indices))}]"
 
     def _index(self, e: Expr) -> str:
-        if isinstance(e, Ramp) and isinstance(e.stride, IntImm) and e.stride.value == 1:
+        if isinstance(e, Ramp) and is_one(e.stride):
             return self.range(Range(e.base, IntImm(e.lanes, e.base.dtype)))
         return self.expr(e)
 

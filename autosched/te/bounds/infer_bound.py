@@ -203,7 +203,7 @@ class _Context:
         for iv in reversed(reader.leaf_iter_vars):
             found = found or iv is target
             dom = self.domains[iv]
-            if isinstance(dom.extent, IntImm) and dom.extent.value == 1:
+            if is_one(dom.extent):
                 sets[iv] = IntSet.single_point(dom.min)
             elif self.relaxed(iv, found, storage):
                 sets[iv] = IntSet.from_range(dom)

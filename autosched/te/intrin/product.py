@@ -13,6 +13,7 @@ from autosched.te.intrin.instruction import Instruction, Operand
 from autosched.te.intrin.operand import computed, is_computed
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.reduction import adds
+from autosched.tir.constants import is_one
 from autosched.tir.expr import Cast, Expr, IntImm, IterVar, Mul, ProducerLoad, Reduce
 from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars
@@ -113,7 +114,7 @@ def as_product(op: ComputeOp, it: Instruction) -> Product | None:
 
 
 def _is_sum(body: Reduce) -> bool:
-    always = isinstance(body.condition, IntImm) and body.condition.value == 1
+    always = is_one(body.condition)
     return adds(body.combiner) and always and not body.init and len(body.source) == 1
 
 

@@ -14,6 +14,7 @@ from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_one
 from autosched.tir.dtype import handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Range, Var
 from autosched.tir.op import add, cast, const, eq, floormod, mul, sub
@@ -233,7 +234,7 @@ def _check_compact(binding: Binding, where: str) -> None:
     tail = binding.region[binding.skipped :]
     strides = binding.storage.strides[binding.skipped :]
     for r, stride in reversed(list(zip(tail, strides, strict=True))):
-        single = isinstance(r.extent, IntImm) and r.extent.value == 1
+        single = is_one(r.extent)
         if not single and not Analyzer().can_prove_equal(step, stride):
             raise ScheduleError(
                 f"{where}: buffer {binding.declared.name} is declared compact, but the region of "

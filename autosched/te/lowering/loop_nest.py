@@ -14,7 +14,7 @@ from autosched.te.bounds.thread_scope import WARP, is_virtual_thread, scope_name
 from autosched.te.lowering.stage_memory import filled_rank
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.relations import IterVarAttr
-from autosched.tir.constants import is_zero
+from autosched.tir.constants import is_one, is_zero
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.op import add, all_, cast, const, if_then_else
 from autosched.tir.stmt import AttrStmt, For, ForKind, IfThenElse, Stmt, nop
@@ -187,7 +187,7 @@ def _loop(
         level.append(AttrStmt(iv, f"pragma_{key}", const(1) if value is None else value, nop()))
     extent = dom.extent
     result: Expr
-    if isinstance(extent, IntImm) and extent.value == 1:
+    if is_one(extent):
         result = cast(var.dtype, dom.min)
         building.let(var, result)
     else:
@@ -224,7 +224,7 @@ def _thread(stage: Stage, iv: IterVar, thread: IterVar, level: Level, building: 
         level.append(AttrStmt(thread, "virtual_thread", extent, nop()))
         return value
     level.append(AttrStmt(thread, "thread_extent", extent, nop()))
-    if isinstance(extent, IntImm) and extent.value == 1:
+    if is_one(extent):
         return dom.min
     rank = filled_rank(stage, building.scans)
     warp_index = rank == WARP and tag == "threadIdx.x"

@@ -13,6 +13,7 @@ from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_one
 from autosched.tir.expr import (
     EQ,
     NE,
@@ -20,7 +21,6 @@ from autosched.tir.expr import (
     And,
     BinaryExpr,
     Expr,
-    IntImm,
     IterVar,
     Max,
     Min,
@@ -86,7 +86,7 @@ class Match:
             )
         for iv in axes[:missing]:
             dom = self.region[iv]
-            if not (isinstance(dom.extent, IntImm) and dom.extent.value == 1):
+            if not is_one(dom.extent):
                 raise self._refusal(
                     f"axis {iv.var.name} runs through {dom!r} inside the intrinsic, which lacks it"
                 )

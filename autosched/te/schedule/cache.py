@@ -20,7 +20,8 @@ from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.placement import STORAGE_SCOPES
 from autosched.te.schedule.refusal import check_tensor, refusal
-from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
+from autosched.tir.constants import is_one
+from autosched.tir.expr import Expr, IterKind, IterVar, Range, Reduce, Var
 from autosched.tir.op import all_, const, if_then_else
 from autosched.tir.walk import substitute
 
@@ -181,7 +182,7 @@ def _cached(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[Expr], tup
     for iv in leaves:
         low = domains[iv].min
         # Only a loop that starts at 1 becomes a constant: Ansor's rule, kept for equal results.
-        values[iv] = low if isinstance(low, IntImm) and low.value == 1 else iv.var
+        values[iv] = low if is_one(low) else iv.var
     pass_up_index(stage, domains, values, allow_missing=True)
     predicates = make_bound_check(stage, domains, values, True, set(op.reduce_axis))
     roots = {iv.var: values[iv] for iv in op.axis}

@@ -15,7 +15,8 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import Fuse, Rebase, Relation, Singleton, Split
 from autosched.te.schedule.cache import declared_domain, plain_axes
 from autosched.te.schedule.refusal import leaf_position, refusal
-from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
+from autosched.tir.constants import is_one, is_zero
+from autosched.tir.expr import Expr, IterKind, IterVar, Range, Reduce, Var
 from autosched.tir.op import all_, if_then_else, likely
 from autosched.tir.walk import free_vars, substitute
 
@@ -69,7 +70,7 @@ def rfactor(
             f"its domain depends on {names}; split it and factor the part of constant extent",
         )
     low = dom.min
-    if not (isinstance(low, IntImm) and low.value == 0):
+    if not is_zero(low):
         raise refusal("rfactor", stage, axis, f"its domain must start at 0, found {low!r}")
     factor_op = _factor_op(stage, op, axis, position, touched, domains)
     repl_op = _reduce_op(op, factor_op, axis, domains[axis], position)
@@ -142,7 +143,7 @@ def _factor_op(
     values: dict[IterVar, Expr] = {}
     for iv in leaves:
         extent = domains[iv].extent
-        one = isinstance(extent, IntImm) and extent.value == 1
+        one = is_one(extent)
         values[iv] = domains[iv].min if one else iv.var
     pass_up_index(stage, domains, values, allow_missing=True)
     untouched = {iv for iv in stage.all_iter_vars if iv not in touched}

@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from autosched.errors import ScheduleError
+from autosched.tir.constants import is_one, is_zero
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, cast, const
@@ -137,7 +138,7 @@ class _Lower:
     # -- loops
 
     def _for(self, s: For) -> Stmt:
-        once = isinstance(s.extent, IntImm) and s.extent.value == 1 and not s.annotations
+        once = is_one(s.extent) and not s.annotations
         body = self.stmt(s.body)
         if s.kind is ForKind.THREAD_BINDING:
             return _with_pragmas(s.loop_var, s.annotations, _launch(s, body))
@@ -153,9 +154,9 @@ def _launch(s: For, body: Stmt) -> Stmt:
     """The launch for a loop bound to threads; its variable counts from 0 whatever `s.min` is."""
     assert s.thread_binding is not None
     tag, var = s.thread_binding.thread_tag, s.loop_var
-    if isinstance(s.extent, IntImm) and s.extent.value == 1:
+    if is_one(s.extent):
         body = substitute_stmt(body, {var: cast(var.dtype, s.min)})
-    elif not (isinstance(s.min, IntImm) and s.min.value == 0):
+    elif not is_zero(s.min):
         body = substitute_stmt(body, {var: add(var, s.min)})
     key = "virtual_thread" if tag.startswith("vthread") else "thread_extent"
     iv = IterVar(Range(const(0, var.dtype), s.extent), var, IterKind.THREAD, tag)

@@ -9,6 +9,7 @@ from typing import Any
 
 from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_one
 from autosched.tir.expr import Expr, IntImm, Ramp, Range, Var
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import add, cast, le, mul, sub
@@ -52,7 +53,7 @@ def region_of(buffer: Buffer, indices: tuple[Expr, ...]) -> Region | None:
         return None
     for index in indices:
         if isinstance(index, Ramp):
-            if not (isinstance(index.stride, IntImm) and index.stride.value == 1):
+            if not is_one(index.stride):
                 return None
             bounds.append((index.base, add(index.base, index.lanes)))
         elif index.dtype.lanes == 1 and index.dtype.is_int:

@@ -45,6 +45,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.errors import ScheduleError
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Add, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Ramp
 from autosched.tir.function import PrimFunc
@@ -151,7 +152,7 @@ def _is_zero(e: Expr) -> bool:
         return _is_zero(e.value)
     if isinstance(e, FloatImm):
         return repr(float(e.value)) == "0.0"
-    return isinstance(e, IntImm) and e.value == 0
+    return is_zero(e)
 
 
 def _first(index: Expr) -> Expr | None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from autosched.tir.expr import And, BufferLoad, Call, Expr, IntImm, Let, Or, Var
+from autosched.tir.constants import is_zero
+from autosched.tir.expr import And, BufferLoad, Call, Expr, Let, Or, Var
 from autosched.tir.intrin import Effect, effect
 from autosched.tir.kinds import loads_in
 from autosched.tir.stmt import (
@@ -151,7 +152,7 @@ class _Walk:
 
     def _wait(self, flying: Expr) -> None:
         """Record a wait for all copies; waits that leave groups in flight are ignored."""
-        if isinstance(flying, IntImm) and flying.value == 0:
+        if is_zero(flying):
             self.waits.append((self.place, tuple(self.scopes)))
 
     def _scope(

@@ -34,6 +34,7 @@ from typing import ClassVar
 from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_one
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import POINTER_OFFSETS
@@ -205,7 +206,7 @@ class _Swizzler:
         if index.dtype.lanes == 1:
             return swizzle.place(index)
         together = 1 << swizzle.base
-        if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
+        if isinstance(index, Ramp) and is_one(index.stride):
             first = self.analyzer.modular_set(index.base)
             lanes = index.lanes
             whole = together % lanes == 0 and first.coeff % lanes == 0 and first.base % lanes == 0

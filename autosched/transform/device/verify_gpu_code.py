@@ -8,6 +8,7 @@ from math import prod
 from typing import ClassVar, NoReturn
 
 from autosched.errors import ConfigError, ScheduleError
+from autosched.tir.constants import is_one
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Cast, Expr, IntImm, IterVar, Ramp
 from autosched.tir.function import PrimFunc
@@ -184,7 +185,7 @@ class _Verifier:
 
     def _indices(self, indices: tuple[Expr, ...], buffer: str) -> None:
         for e in indices:
-            if isinstance(e, Ramp) and not (isinstance(e.stride, IntImm) and e.stride.value == 1):
+            if isinstance(e, Ramp) and not is_one(e.stride):
                 found = e.lanes * e.dtype.bytes
                 what = f"bytes in the strided index of {buffer}"
                 self._at_most(found, self._limits.max_vector_bytes, what)

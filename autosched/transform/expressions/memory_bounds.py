@@ -11,6 +11,7 @@ from functools import reduce
 
 from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Range, Var
 from autosched.tir.function import PrimFunc
@@ -117,5 +118,5 @@ def _flat(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
 def _is_compact(buffer: Buffer) -> bool:
     """Whether the elements are contiguous from the start of the memory."""
     offset = buffer.elem_offset
-    begins = offset is None or (isinstance(offset, IntImm) and offset.value == 0)
+    begins = offset is None or is_zero(offset)
     return begins and not buffer.strides

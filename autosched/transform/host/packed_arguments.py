@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import DType, bool_, handle, int64
 from autosched.tir.expr import EQ, Call, Expr, IntImm, Var, pointer
 from autosched.tir.op import and_, cast, const, eq, if_then_else, le, mul, not_, or_, truncmod
@@ -214,7 +215,7 @@ class Arguments:
             if not isinstance(extent, IntImm):
                 fine = or_(fine, eq(extent, const(0, extent.dtype)))
         message = f"{where} is expected to have non-NULL data pointer"
-        if not any(isinstance(e, IntImm) and e.value == 0 for e in buffer.shape):
+        if not any(map(is_zero, buffer.shape)):
             self.checks.append(check(fine, message))
 
     # -- binding

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from autosched.tir.constants import is_one
 from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import Call, Expr, IntImm, IterVar, Select, Var
 from autosched.tir.function import PrimFunc
@@ -320,7 +321,7 @@ def _piece(loop: For, low: Expr, extent: Expr, *, first: bool) -> Stmt:
     """Iterations [low, low + extent) of `loop` as a loop from 0; a single iteration has no loop."""
     zero = IntImm(0, loop.loop_var.dtype)
     copy: Callable[[Stmt, dict[Var, Expr]], Stmt] = substitute_stmt if first else copy_stmt
-    if isinstance(extent, IntImm) and extent.value == 1:
+    if is_one(extent):
         return copy(_filled_once(loop.body), {loop.loop_var: low})
     var = loop.loop_var if first else Var(loop.loop_var.name, loop.loop_var.dtype)
     body = copy(loop.body, {loop.loop_var: add(var, low)})

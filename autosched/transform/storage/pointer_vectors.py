@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_one
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import floordiv
@@ -71,7 +72,7 @@ def _vector_width(buffer: Buffer, indices: tuple[Expr, ...]) -> int:
         return 1
     if buffer.elem_offset is not None or buffer.strides:
         return 1
-    if not (isinstance(index.stride, IntImm) and index.stride.value == 1):
+    if not is_one(index.stride):
         return 1
     constant, terms = linear(index.base)
     aligned = gcd(constant, *terms.values()) % index.lanes == 0

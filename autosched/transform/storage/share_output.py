@@ -37,6 +37,7 @@ from typing import Any, ClassVar
 
 from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.jumps import deciding_variables, is_sum
@@ -272,7 +273,7 @@ def _covers(loops: Sequence[For], indices: Sequence[Expr], bounds: Sequence[Rang
             return False
         start = sum_of(terms, constant, index.dtype)
         same = analyzer.simplify(sub(bound.min, start))
-        if not (isinstance(same, IntImm) and same.value == 0):
+        if not is_zero(same):
             return False
         if not (isinstance(bound.extent, IntImm) and bound.extent.value == reach):
             return False

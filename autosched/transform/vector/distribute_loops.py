@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.nest.distribution import Footprint, footprint, is_distributable
+from autosched.tir.constants import is_one
 from autosched.tir.expr import Expr, IntImm, Ramp, Var
 from autosched.tir.linear import combine, linear
 from autosched.tir.loops import trip_count
@@ -50,7 +51,7 @@ def _footprint(part: Stmt, var: Var) -> Footprint | None:
     *outer, last = part.indices
     base, lanes = last, last.dtype.lanes
     if lanes > 1:
-        if not (isinstance(last, Ramp) and last.stride is IntImm(1, last.stride.dtype)):
+        if not (isinstance(last, Ramp) and is_one(last.stride)):
             return None
         base = last.base
     address = _address([*outer, base], part.buffer.shape)

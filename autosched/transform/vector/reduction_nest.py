@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from autosched.nest.loop_nest import InnerLoop, is_injective
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_one
 from autosched.tir.expr import (
     Add,
     BinaryExpr,
@@ -88,7 +89,7 @@ def match_nest(outer: For) -> Nest | None:
     lanes = index.dtype.lanes
     if lanes == 1:
         base = index
-    elif isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
+    elif isinstance(index, Ramp) and is_one(index.stride):
         base = index.base
     else:
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from autosched.errors import ScheduleError
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import (
     GE,
     GT,
@@ -151,7 +152,7 @@ class VectorizeLoop(FunctionPass):
 
     def _loop(self, loop: For) -> Stmt:
         low, extent = loop.min, loop.extent
-        if not (isinstance(low, IntImm) and low.value == 0):
+        if not is_zero(low):
             raise ScheduleError(
                 f"VectorizeLoop: the loop {loop.loop_var.name} must start at 0, found {low!r}"
             )
