@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import float32
 from autosched.tir.expr import (
     BinaryExpr,
@@ -84,7 +85,7 @@ def _stmt(s: Stmt, vector_bytes: int) -> Stmt:
 def _joined(loop: For, vector_bytes: int) -> Stmt | None:
     """The loop with `REGISTERS` iterations merged into one; None if that is impossible."""
     store, extent = loop.body, loop.extent
-    plain = loop.kind is ForKind.SERIAL and loop.min == IntImm(0) and not loop.annotations
+    plain = loop.kind is ForKind.SERIAL and is_zero(loop.min) and not loop.annotations
     if not plain or not isinstance(store, BufferStore) or not isinstance(extent, IntImm):
         return None
     dtype = store.value.dtype
@@ -162,10 +163,10 @@ class _Wide:
     def _index(self, index: Expr) -> Expr:
         """The index of all iterations; raises _RefusedError unless it is contiguous."""
         match index:
-            case Ramp(base, IntImm(1), lanes) if lanes == self._lanes:
+            case Ramp(base, IntImm(1) as one, lanes) if lanes == self._lanes:
                 _, terms = linear(base)
                 if terms.pop(self._var, 0) == lanes and not any(
                     self._var in free_vars(e) for e in terms
                 ):
-                    return Ramp(base, IntImm(1), lanes * self._count)
+                    return Ramp(base, one, lanes * self._count)
         raise _RefusedError

@@ -8,6 +8,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import BufferStore
+from autosched.tir.verify import verify
 from autosched.tir.walk import stmts
 from autosched.transform.vector.interleave_functions import InterleaveFunctions
 
@@ -49,6 +50,14 @@ def test_meaning(line: str, extent: int, expected: list[int]) -> None:
     for one, arrays in zip((func, new), results, strict=True):
         interp.run(one, [*arrays, 0])
     np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_indices_of_64_bits() -> None:
+    index = "i * int64(8):i * int64(8) + int64(8)"
+    func = program(f"Y[{index}] = exp(X[{index}])", "int64(9)")
+    new = InterleaveFunctions()(func)
+    verify(new)
+    assert lanes(new) == [32, 8], to_text(new)
 
 
 @pytest.mark.parametrize(
