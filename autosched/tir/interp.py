@@ -298,7 +298,7 @@ def _extern(args: Sequence[Any], threads: Threads | None, mask: Mask) -> Any:
 
     if threads is None:
         return call(0)
-    active = np.broadcast_to(True if mask is True else thread_mask(mask), threads.count)
+    active = np.broadcast_to(thread_mask(mask), threads.count)
     return np.array([call(t) if active[t] else 0 for t in range(threads.count)])
 
 

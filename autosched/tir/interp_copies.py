@@ -76,7 +76,7 @@ class Copies:
         """
         count = self._threads.count
         lanes = size // target.flat.dtype.itemsize
-        running = np.broadcast_to(True if mask is True else thread_mask(mask), count)
+        running = np.broadcast_to(thread_mask(mask), count)
         fetched = combine_masks(running, np.broadcast_to(np.asarray(taken, bool), count))
         to, at = (np.broadcast_to(np.asarray(x, np.int64), count) for x in (to, at))
         for storage, index, active in ((target, to, running), (source, at, fetched)):
@@ -116,7 +116,7 @@ class Copies:
 
     def wait(self, newest: int, mask: Mask) -> None:
         """ptx_wait_group: all groups of each thread arrive, except the `newest` last ones."""
-        waiting = np.broadcast_to(True if mask is True else thread_mask(mask), self._groups.size)
+        waiting = np.broadcast_to(thread_mask(mask), self._groups.size)
         for flight in self._flights:
             done = flight.flying & waiting & (flight.group < self._groups - newest)
             if not done.any():

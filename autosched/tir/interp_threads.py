@@ -307,7 +307,7 @@ class Threads:
         places = np.asarray(index, np.int64)
         lanes = places.shape[1] if places.ndim == 2 else 1
         first = np.broadcast_to(places[:, 0] if places.ndim == 2 else places, self.count)
-        running = np.broadcast_to(True if mask is True else thread_mask(mask), self.count)
+        running = np.broadcast_to(thread_mask(mask), self.count)
         if running.any():
             first, warps = first[running], self.warp_of[running]
             itemsize = storage.flat.dtype.itemsize
@@ -335,7 +335,7 @@ class Threads:
         source = np.where(inside, self.numbers - lane + wanted, self.numbers)
         exists = self.in_block - lane + np.where(inside, wanted, lane) < self.per_block
         source = np.where(exists, source, self.numbers)
-        running = np.broadcast_to(True if mask is True else thread_mask(mask), self.count)
+        running = np.broadcast_to(thread_mask(mask), self.count)
         taking = np.asarray(lanes, np.int64) >> (source % self.per_block % WARP) & 1 == 1
         self.poisoned = ~(exists & running[source] & taking)
         result = np.broadcast_to(value, self.count)[source]

@@ -167,7 +167,7 @@ class Warps:
     def _whole(self, mask: Mask) -> Mask:
         """The mask per thread (True for all); WarpError if only some lanes of a warp run."""
         threads = self._threads
-        running = np.broadcast_to(True if mask is True else thread_mask(mask), threads.count)
+        running = np.broadcast_to(thread_mask(mask), threads.count)
         present = np.bincount(threads.warp_of, weights=running)
         partial = (present != 0) & (present != WARP)
         if partial.any():
