@@ -38,6 +38,7 @@ from autosched.tir.walk import (
     pre_order,
     stmts,
     substitute,
+    uses,
 )
 
 STEP = "scan_step"
@@ -151,7 +152,7 @@ class _Kernel:
 
     def _on_threads(self, indices: Iterable[Expr]) -> list[int]:
         """The dimensions whose indices depend on a thread variable."""
-        return [d for d, e in enumerate(indices) if not free_vars(e).isdisjoint(self.tags)]
+        return [d for d, e in enumerate(indices) if uses(e, self.tags)]
 
     def _is_own(self, store: Indices, read: Indices) -> bool:
         """True when each thread has itself stored the elements that it reads.
@@ -206,7 +207,7 @@ class _Kernel:
             for term, factor in terms.items():
                 if term is block:
                     continue
-                if not free_vars(term).isdisjoint(blocks):
+                if uses(term, blocks):
                     return False
                 bound = self.analyzer.const_int_bound(term)
                 ends = (factor * bound.min_value, factor * bound.max_value)

@@ -24,7 +24,7 @@ from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.expr import IterKind, IterVar, Range
 from autosched.tir.stmt import Stmt
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import free_vars
+from autosched.tir.walk import uses
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -57,7 +57,7 @@ def make_tensorized(stage: Stage, op: ComputeOp, building: Building, position: i
     checks = make_bound_check(stage, building.domains, values, False, (), building.facts)
     inner = {iv.var for iv in leaves[position:]}
     for check in checks:
-        if not free_vars(check).isdisjoint(inner):
+        if uses(check, inner):
             raise ScheduleError(
                 f"{where}: the condition {check!r} would be needed inside the intrinsic"
             )

@@ -32,7 +32,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.op import add, cast, const, sub
-from autosched.tir.walk import combine, free_vars, loads, substitute
+from autosched.tir.walk import combine, free_vars, loads, substitute, uses
 
 Bound = tuple[Buffer, Tensor, Sequence[Range]]
 
@@ -172,7 +172,7 @@ class Match:
         ScheduleError when it varies with the intrinsic's axes, or has another type or value.
         """
         inside = {iv.var for iv in self.intrin.op.root_iter_vars}
-        if mine.dtype is not param.dtype or not free_vars(mine).isdisjoint(inside):
+        if mine.dtype is not param.dtype or uses(mine, inside):
             raise self._refusal(
                 f"its scalar {param.name} ({param.dtype}) cannot be {mine!r} ({mine.dtype}), which "
                 "changes inside or is of another type"

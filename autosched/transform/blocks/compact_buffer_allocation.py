@@ -60,7 +60,7 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.substitute_stmt import replace_buffers
-from autosched.tir.walk import all_exprs, free_vars, map_children, rewrite_expr, stmts
+from autosched.tir.walk import all_exprs, map_children, rewrite_expr, stmts, uses
 from autosched.transform.blocks.regions import AccessWalk, Box, Scope, hull
 from autosched.transform.blocks.strides import aligned_strides, allocated_extents
 from autosched.transform.framework.context import PassContext
@@ -260,7 +260,7 @@ class _Touched(AccessWalk):
         if self.is_strict:
             low = self.analyzer.simplify(max_(const(0, low.dtype), low))
             length = self.analyzer.simplify(min_(extent, length))
-        if not free_vars(length).isdisjoint(s.var for s in self.scopes):
+        if uses(length, (s.var for s in self.scopes)):
             bound = self.analyzer.const_int_bound(length).max_value
             if bound >= length.dtype.max_value:
                 return Range(const(0, extent.dtype), extent)

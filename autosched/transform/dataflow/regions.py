@@ -14,7 +14,7 @@ from autosched.tir.expr import Expr, IntImm, Ramp, Range, Var
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import add, cast, le, mul, sub
 from autosched.tir.stmt import For
-from autosched.tir.walk import free_vars
+from autosched.tir.walk import free_vars, uses
 from autosched.transform.expressions.effects import is_lasting
 
 Bounds = tuple[tuple[Expr, Expr], ...]
@@ -35,7 +35,7 @@ class Region:
     def mentions(self, variables: Iterable[Var]) -> bool:
         """Whether the bounds depend on one of `variables`."""
         ends = [e for pair in self.bounds or () for e in pair]
-        return any(not free_vars(e).isdisjoint(variables) for e in ends)
+        return any(uses(e, variables) for e in ends)
 
 
 def everything(data: Var) -> Region:

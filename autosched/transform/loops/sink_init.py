@@ -60,7 +60,15 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import replace_stmt, substitute_stmt
-from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order, stmts, substitute
+from autosched.tir.walk import (
+    direct_exprs,
+    free_vars,
+    map_children,
+    pre_order,
+    stmts,
+    substitute,
+    uses,
+)
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -249,7 +257,7 @@ def _is_once(loops: Sequence[For], indices: Sequence[Expr]) -> bool:
             if isinstance(term, Var) and term in left:
                 moving.append(InnerLoop(extents[term], stride, ()))
                 left.remove(term)
-            elif not free_vars(term).isdisjoint(extents):
+            elif uses(term, extents):
                 return False
         if not is_injective(tuple(moving)):
             return False

@@ -46,7 +46,7 @@ from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import sub
 from autosched.tir.stmt import TRUE, AttrStmt, BufferRealize, BufferStore, For, SeqStmt, Stmt
 from autosched.tir.substitute_stmt import replace_buffers
-from autosched.tir.walk import child_stmts, direct_exprs, free_vars, map_children, stmts
+from autosched.tir.walk import child_stmts, direct_exprs, free_vars, map_children, stmts, uses
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -269,7 +269,7 @@ def _covers(loops: Sequence[For], indices: Sequence[Expr], bounds: Sequence[Rang
             if stride != reach:
                 return False
             reach *= extent
-        if any(not free_vars(term).isdisjoint(extents) for term in terms):
+        if any(uses(term, extents) for term in terms):
             return False
         start = sum_of(terms, constant, index.dtype)
         same = analyzer.simplify(sub(bound.min, start))

@@ -26,7 +26,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, For, ForKind, SeqStmt, Stmt
-from autosched.tir.walk import free_vars
+from autosched.tir.walk import uses
 from autosched.transform.vector.held_reduction import is_pragma
 
 MOST_LANES = 1 << 12
@@ -74,7 +74,7 @@ def place_of(buffer: Buffer, indices: tuple[Expr, ...], loops: Collection[Var]) 
         raise UnlikeError
     first, terms = linear(base)
     factors = tuple((var, terms.pop(var)) for var in loops if var in terms)
-    if loops and any(not free_vars(term).isdisjoint(loops) for term in terms):
+    if loops and any(uses(term, loops) for term in terms):
         raise UnlikeError
     return Place(Elements(buffer, terms, base.dtype), first, stride, lanes, factors)
 

@@ -33,7 +33,7 @@ from autosched.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
 from autosched.tir.kinds import loads_in
 from autosched.tir.lanes import combined
 from autosched.tir.op import and_, broadcast, floordiv, floormod, not_
-from autosched.tir.walk import free_vars, pre_order
+from autosched.tir.walk import free_vars, pre_order, uses
 
 ELEMENTWISE = UNARY_MATH | BINARY_MATH | BITWISE | {"likely", "fma", "reinterpret"}
 """Calls that work lane by lane, so that vector arguments give a vector result."""
@@ -272,7 +272,7 @@ def unsafe_loads(e: Expr, lane: Var, condition: Expr) -> bool:
     variables = free_vars(condition)
     for node in pre_order(e):
         if isinstance(node, BufferLoad) and lane not in free_vars(node):
-            if _is_outside(node) or not free_vars(node).isdisjoint(variables):
+            if _is_outside(node) or uses(node, variables):
                 return True
     return False
 

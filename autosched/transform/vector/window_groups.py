@@ -12,7 +12,7 @@ from autosched.tir.linear import linear, sum_of
 from autosched.tir.loops import count_from_zero
 from autosched.tir.op import const
 from autosched.tir.stmt import BufferStore, Stmt
-from autosched.tir.walk import free_vars, substitute
+from autosched.tir.walk import substitute, uses
 from autosched.transform.vector.held_reduction import loops_and_steps
 
 MOST_STEPS = 64
@@ -51,7 +51,7 @@ def steps_of(s: Stmt, own: Var) -> list[Step]:
         if step is None or not all(extents):
             return []
         factors = [step.terms.pop(v, 0) for v in variables]
-        if any(not free_vars(e).isdisjoint(variables) for e in (*step.terms, *step.store.indices)):
+        if any(uses(e, variables) for e in (*step.terms, *step.store.indices)):
             return []
         base = substitute(step.base, zero)
         for place in product(*map(range, extents)):
