@@ -30,7 +30,6 @@ from autosched.tir.expr import (
     Add,
     And,
     BinaryExpr,
-    Broadcast,
     Cast,
     Expr,
     FloatImm,
@@ -41,6 +40,7 @@ from autosched.tir.expr import (
     Sub,
     Var,
 )
+from autosched.tir.lanes import scalar_of
 
 _FLOAT_OPS: dict[type[Expr], str] = {
     Add: "fadd",
@@ -258,7 +258,7 @@ def _masks_nan(b: FunctionBuilder, e: BinaryExpr) -> bool:
     """
     if b.module.has_scatter and not b.module.has_masks and e.dtype.lanes > 1:
         return True
-    sides = [side.value if isinstance(side, Broadcast) else side for side in (e.a, e.b)]
+    sides = [scalar_of(side) for side in (e.a, e.b)]
     vector = b.module.has_masks and e.dtype.lanes >= _LEAST_LANES and e.dtype.bits >= 32
     return vector and not any(isinstance(side, FloatImm) for side in sides)
 

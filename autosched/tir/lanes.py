@@ -34,6 +34,11 @@ def as_ramp(e: Expr) -> tuple[Expr, Expr] | None:
     return (e, IntImm(0, e.dtype)) if e.dtype.lanes == 1 else None
 
 
+def scalar_of(e: Expr) -> Expr:
+    """The scalar that a broadcast repeats; any other expression itself."""
+    return e.value if isinstance(e, Broadcast) else e
+
+
 def from_ramp(base: Expr, stride: Expr, lanes: int) -> Expr:
     """The vector base, base + stride, ...: a broadcast when the stride is 0."""
     return Broadcast(base, lanes) if is_zero(stride) else Ramp(base, stride, lanes)

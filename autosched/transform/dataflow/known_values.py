@@ -15,6 +15,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import loads_in
+from autosched.tir.lanes import scalar_of
 from autosched.tir.loops import trip_count
 from autosched.tir.op import not_
 from autosched.tir.stmt import (
@@ -128,7 +129,7 @@ class _KnownValues:
 
     def _store(self, s: BufferStore, known: _Facts) -> tuple[Stmt, _Facts]:
         region = region_of(s.buffer, s.indices)
-        value = self._worked_out(_of_each_lane(s.value), known)
+        value = self._worked_out(scalar_of(s.value), known)
         if region is not None and (
             self._holds(region, value, known) or self._is_own(region, s.value)
         ):
@@ -257,11 +258,6 @@ class _KnownValues:
         return rewrite_expr(e, value)
 
 
-def _of_each_lane(value: Expr) -> Expr:
-    """The scalar of a broadcast; any other value itself."""
-    return value.value if isinstance(value, Broadcast) else value
-
-
 def _without(known: Sequence[_Fact], var: Var) -> _Facts:
     return [f for f in known if not f.mentions(var)]
 
@@ -269,7 +265,7 @@ def _without(known: Sequence[_Fact], var: Var) -> _Facts:
 def _writes_only(whole: Touched, fact: _Fact) -> bool:
     """True if every store to the memory of `fact` stores the value of the fact."""
     return all(
-        _of_each_lane(store.value) is fact.value
+        scalar_of(store.value) is fact.value
         for store in whole.stores
         if store.buffer.data is fact.region.data
     )

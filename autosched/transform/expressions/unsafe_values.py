@@ -5,7 +5,6 @@ from __future__ import annotations
 from autosched.arith import Analyzer
 from autosched.tir.data import is_data
 from autosched.tir.expr import (
-    Broadcast,
     BufferLoad,
     Call,
     Div,
@@ -17,6 +16,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.intrin import EFFECTS, Effect
 from autosched.tir.kinds import bits_of
+from autosched.tir.lanes import scalar_of
 from autosched.tir.op import gt, lt
 
 UNSAFE = bits_of(BufferLoad, Call, Div, FloorDiv, FloorMod, Mod)
@@ -38,7 +38,7 @@ def divides_by_unknown(e: Expr, analyzer: Analyzer | None = None) -> bool:
     """
     if not isinstance(e, Div | Mod | FloorDiv | FloorMod) or e.dtype.is_float:
         return False
-    divisor = e.b.value if isinstance(e.b, Broadcast) else e.b
+    divisor = scalar_of(e.b)
     if isinstance(divisor, IntImm):
         return divisor.value == 0
     if is_data(divisor):

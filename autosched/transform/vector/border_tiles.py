@@ -19,8 +19,9 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeGuard
 
-from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, FloatImm, IntImm, Var
 from autosched.tir.kinds import bits_of, kinds, nodes_with
+from autosched.tir.lanes import scalar_of
 from autosched.tir.op import add, all_
 from autosched.tir.walk import free_vars, map_expr_children, substitute
 from autosched.transform.loops.loop_interval import Part, as_part, likely_parts
@@ -53,7 +54,7 @@ def is_border(e: Expr) -> TypeGuard[Call]:
     _, value, other = e.args
     if not isinstance(value, BufferLoad):
         return False
-    constant = other.value if isinstance(other, Broadcast) else other
+    constant = scalar_of(other)
     return isinstance(constant, FloatImm | IntImm) and None not in map(as_part, _sources(e))
 
 

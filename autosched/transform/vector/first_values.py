@@ -9,7 +9,8 @@ for k in range(64):                     ->          C.acc[0:8] = C.acc[0:8] + A[
 
 from __future__ import annotations
 
-from autosched.tir.expr import Broadcast, Expr, FloatImm, IntImm, Var
+from autosched.tir.expr import Expr, FloatImm, IntImm, Var
+from autosched.tir.lanes import scalar_of
 from autosched.tir.linear import linear
 from autosched.tir.stmt import BufferStore, For, Stmt
 from autosched.tir.walk import substitute
@@ -27,7 +28,7 @@ def first_value(start: Stmt, nest: Nest) -> Expr | None:
     if found is None:
         return None
     axes, store = found
-    value = store.value.value if isinstance(store.value, Broadcast) else store.value
+    value = scalar_of(store.value)
     if store.buffer is not nest.buffer or value.dtype is not nest.buffer.dtype:
         return None
     mine, theirs = _moving(axes), [a for a in _moving(nest.axes) if not a.reduces]
@@ -53,7 +54,7 @@ def _constant_store(start: Stmt) -> tuple[tuple[Axis, ...], BufferStore] | None:
         store = store.body
     if not isinstance(store, BufferStore) or store.predicate is not None:
         return None
-    value = store.value.value if isinstance(store.value, Broadcast) else store.value
+    value = scalar_of(store.value)
     if not isinstance(value, FloatImm | IntImm) or len(store.indices) != 1:
         return None
     if not isinstance(start, For):

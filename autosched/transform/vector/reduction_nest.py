@@ -10,7 +10,6 @@ from autosched.tir.constants import is_one
 from autosched.tir.expr import (
     Add,
     BinaryExpr,
-    Broadcast,
     BufferLoad,
     Call,
     Expr,
@@ -24,6 +23,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.intrin import is_pure
 from autosched.tir.kinds import bits_of, loads_in, nodes_with
+from autosched.tir.lanes import scalar_of
 from autosched.tir.linear import linear
 from autosched.tir.loops import count_from_zero
 from autosched.tir.stmt import BufferStore, For, ForKind
@@ -162,7 +162,7 @@ def folded_term(nest: Nest) -> Expr | None:
         return None
     output = BufferLoad(nest.buffer, (nest.index,))
     for own, other in ((value.a, value.b), (value.b, value.a)):
-        constant = other.value if isinstance(other, Broadcast) else other
+        constant = scalar_of(other)
         if isinstance(constant, IntImm | FloatImm):
             continue
         if own is output and not any(e is output for e in pre_order(other)):

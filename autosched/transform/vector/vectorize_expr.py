@@ -31,7 +31,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
 from autosched.tir.kinds import loads_in
-from autosched.tir.lanes import combined
+from autosched.tir.lanes import combined, scalar_of
 from autosched.tir.op import and_, broadcast, floordiv, floormod, not_
 from autosched.tir.walk import free_vars, pre_order, uses
 
@@ -117,7 +117,7 @@ class LaneExprs:
         result = combined(type(e), a, b)
         if result is None:
             return e.with_children((a, b))
-        return result.value if isinstance(result, Broadcast) else result
+        return scalar_of(result)
 
     def _division(self, e: FloorDiv | FloorMod) -> Expr:
         a, b = self(e.a), self(e.b)
@@ -136,7 +136,7 @@ class LaneExprs:
         return self._binary(e)
 
     def _check_divisor(self, b: Expr) -> None:
-        value = b.value if isinstance(b, Broadcast) else b
+        value = scalar_of(b)
         if self.mask is not None and not isinstance(value, IntImm):
             raise NotVectorisableError  # a masked lane might divide by zero
 
