@@ -11,7 +11,7 @@ import torch
 
 from autosched.torch.computation import Computation, NoRuleError, Operand
 from autosched.torch.model_graph import SAME_ELEMENTS, arguments_of, shape_of, value_of
-from autosched.torch.operands import along, read, storage_order
+from autosched.torch.operands import along, read, storage_order, unless_usual
 
 _aten = torch.ops.aten
 _BATCH = ("a", "b", "c", "d")
@@ -79,7 +79,7 @@ def attention(node: Any) -> Computation:
         axes=axes,
         shape=tuple(lengths[axis] for axis in axes),
         rounded={"E": third.dtype},
-        order=() if order == tuple(range(len(order))) else order,
+        order=unless_usual(order),
         lengths=lengths,
     )
 

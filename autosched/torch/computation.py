@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,11 +109,6 @@ class Computation:
             at="",
         )
 
-    def fresh(self, name: str) -> str:
-        """`name`, or `name2` and so on where an input has it."""
-        numbers = (name if i == 1 else f"{name}{i}" for i in range(1, len(self.operands) + 2))
-        return next(each for each in numbers if each not in self.operands)
-
     @property
     def workload(self) -> dict[str, Any]:
         """The text, with shapes and types, as a record has it."""
@@ -194,6 +189,12 @@ def _with_lengths(text: str, lengths: Mapping[str, int]) -> str:
 def whole(node: Any, shape: Shape) -> Operand:
     """The node as an input of `shape`."""
     return Operand((before_widening(node),), shape)
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """`name`, or `name2` and so on where it is among those `taken`."""
+    numbered = (f"{name}{i}" for i in range(2, len(taken) + 2))
+    return next(each for each in (name, *numbered) if each not in taken)
 
 
 def times(factor: int, index: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from autosched.torch.choices import CHOICES, TRUTHS, Reader, chosen, condition, inlined, is_truth
-from autosched.torch.computation import Computation, Operand, Shape, number_text, whole
+from autosched.torch.computation import Computation, Operand, Shape, number_text, unused, whole
 from autosched.torch.element_types import is_conversion, is_float, name_of
 from autosched.torch.model_graph import (
     SAME_ELEMENTS,
@@ -203,7 +203,7 @@ def _prelu(computation: Computation, before: Any, node: Any) -> Computation | No
     lengths = _channels(computation, shape_of(before)) if count > 1 else (1,)
     if not is_float(value_of(weight)) or math.prod(lengths) != count:
         return None
-    name = computation.fresh("a")
+    name = unused("a", computation.operands)
     index = ", ".join(computation.channels) if count > 1 else "0"
     text = f"{value} if {value} > 0 else {value} * {name}[{index}]"
     return computation.then("prelu", text, {name: whole(weight, lengths)})
@@ -240,7 +240,7 @@ def _batch_norm(
     def summand(*values: Any) -> Any:
         return both(*values)[1].float()
 
-    names = computation.fresh("f"), computation.fresh("u")
+    names = unused("f", computation.operands), unused("u", computation.operands)
     makers = factor, summand
     operands = {
         name: Operand(tuple(present), channels, make)

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from autosched.torch.computation import Operand, number_text
+from autosched.torch.computation import Operand, number_text, times, unused
 from autosched.torch.element_types import before_widening, is_float, name_of
 from autosched.torch.model_graph import (
     SAME_ELEMENTS,
@@ -28,7 +28,13 @@ from autosched.torch.model_graph import (
     shape_of,
     value_of,
 )
-from autosched.torch.operands import groups_of, is_dense, permutation_of, storage_order
+from autosched.torch.operands import (
+    groups_of,
+    is_dense,
+    permutation_of,
+    storage_order,
+    unless_usual,
+)
 from autosched.torch.reordered import REORDERED, place_in_input
 
 _aten = torch.ops.aten
@@ -130,7 +136,7 @@ class Elements:
         source = before_widening(node)
         order = storage_order(source)
         shape = shape_of(source)
-        permuted = () if order == tuple(range(len(order))) else order
+        permuted = unless_usual(order)
         operand = Operand(
             (source,), tuple(shape[d] for d in order) or (1,), order=permuted, part=True
         )
@@ -139,14 +145,9 @@ class Elements:
             for name, each in self.operands.items()
             if name not in self.fixed and replace(each, part=True) == operand
         ]
-        name = names[0] if names else self._fresh()
+        name = names[0] if names else unused("R" if self.operands else "X", self.operands)
         self.operands[name] = operand
         return f"{name}[{', '.join(indices[d] for d in order) or '0'}]"
-
-    def _fresh(self) -> str:
-        base = "R" if self.operands else "X"
-        numbers = (base if i == 1 else f"{base}{i}" for i in range(1, len(self.operands) + 2))
-        return next(each for each in numbers if each not in self.operands)
 
 
 def moved_input(node: Any) -> Elements | None:
@@ -189,7 +190,7 @@ def _viewed(node: Any, indices: Sequence[str]) -> tuple[Any, list[str]] | None:
         shape = shape_of(source)
         d, step = given["dim"] % len(shape), given["step"]
         start, *_ = slice(given["start"], given["end"], step).indices(shape[d])
-        found[d] = _plus(_times(found[d], step), start)
+        found[d] = _plus(times(step, found[d]), start)
         return source, found
     if target is _aten.select.int:
         shape = shape_of(source)
@@ -227,7 +228,7 @@ def _reshaped(node: Any, source: Any, indices: Sequence[str]) -> tuple[Any, list
         place, width = "0", 1
         for d in reversed(mine):
             if own[d] > 1:
-                term = _times(indices[d], width)
+                term = times(width, indices[d])
                 place = term if place == "0" else f"({place} + {term})"
                 width *= own[d]
         parts: list[str] = []
@@ -328,10 +329,6 @@ def _plus(index: str, amount: int) -> str:
     if not amount:
         return index
     return f"({index} + {amount})" if amount > 0 else f"({index} - {-amount})"
-
-
-def _times(index: str, factor: int) -> str:
-    return index if factor == 1 else f"{factor}*{index}"
 
 
 Rule = Callable[[Elements, Any, Sequence[str]], str | None]

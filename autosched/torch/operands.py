@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from autosched.torch.computation import Computation, NoRuleError, Operand, Shape, times
+from autosched.torch.computation import Computation, NoRuleError, Operand, Shape, times, unused
 from autosched.torch.element_types import FLOATS, INTEGERS, before_widening
 from autosched.torch.model_graph import shape_of, value_of
 from autosched.torch.parts import part_of
@@ -269,7 +269,7 @@ def reading(
     if dtype not in FLOATS and not (truth and (dtype == torch.bool or dtype in INTEGERS)):
         return None
     several = [name for name in computation.operands if name not in computation.weights]
-    fresh = computation.fresh("R" if computation.operands else "X")
+    fresh = unused("R" if computation.operands else "X", computation.operands)
     for name in (*several, fresh):
         text, operand = broadcast(
             name, node, shape, computation.axes, computation.shape, computation.order

@@ -10,7 +10,14 @@ from autosched.torch.computation import Computation, NoRuleError, Operand, whole
 from autosched.torch.convolutions import with_bias
 from autosched.torch.element_types import before_widening
 from autosched.torch.model_graph import arguments_of, is_contiguous, shape_of, value_of
-from autosched.torch.operands import along, permutation_of, read, reading, storage_order
+from autosched.torch.operands import (
+    along,
+    permutation_of,
+    read,
+    reading,
+    storage_order,
+    unless_usual,
+)
 
 _BATCH = ("a", "b", "c", "d")
 _RESULT, _SUMMED = "abcdefgh", "klmn"
@@ -137,7 +144,7 @@ def einsum(node: Any) -> Computation:
         shape=tuple(lengths[axis] for axis in axes),
         weights=("A", "B"),
         lengths=lengths,
-        order=() if order == tuple(range(len(order))) else order,
+        order=unless_usual(order),
     )
 
 
