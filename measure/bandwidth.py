@@ -19,6 +19,7 @@ from autosched.control_groups import group_memory
 from autosched.cpu_caches import cache_sizes
 from autosched.measure.at_once import seconds_at_once
 from autosched.measure.peak import vector_register
+from autosched.runtime.array_checks import address_of
 from autosched.runtime.memory import empty
 from autosched.runtime.native import Library, load_object
 from autosched.target import Target, cpu_target
@@ -94,7 +95,7 @@ def _measured(target: Target, size: int) -> float:
     arrays = [empty((size,), np.uint8) for _ in range(target.threads)]
     for array in arrays:
         array.fill(1)
-    starts = [int(array.__array_interface__["data"][0]) for array in arrays]
+    starts = [address_of(array) for array in arrays]
     begin = time.perf_counter()
     read(starts[0], size, 1)
     once = time.perf_counter() - begin

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autosched.runtime.array_checks import address_of
+
 GUARD = 4096
 """Bytes before and behind each array. All bits are 1: NaN for all floats, -1 for integers."""
 _LINE = 64
@@ -20,7 +22,7 @@ class Guarded:
 
     def __init__(self, values: Array) -> None:
         raw = np.full(values.nbytes + 2 * GUARD + _LINE, _ONES, np.uint8)
-        start = GUARD + -(int(raw.__array_interface__["data"][0]) + GUARD) % _LINE
+        start = GUARD + -(address_of(raw) + GUARD) % _LINE
         self.array: Array = np.ndarray(values.shape, values.dtype, raw.data, start)
         self.array[...] = values
         self._before = raw[:start]

@@ -13,6 +13,7 @@ import numpy as np
 from autosched.codegen.llvm_compile import compile_object
 from autosched.measure.at_once import seconds_at_once
 from autosched.measure.peak import vector_register
+from autosched.runtime.array_checks import address_of
 from autosched.runtime.memory import empty
 from autosched.runtime.native import Library, load_object
 from autosched.target import Target, cpu_target
@@ -74,7 +75,7 @@ def _pass(
     turns: int,
     passes: int,
 ) -> None:
-    source, target = (int(area.__array_interface__["data"][0]) for area in areas)
+    source, target = (address_of(area) for area in areas)
     move(source, target, turns, passes)
 
 
