@@ -112,7 +112,7 @@ class _DeadStores:
         if region is None or region.data not in self._memory.followed:
             return s, self._before(s, after)
         harmless = not any(map(has_side_effect, direct_exprs(s)))
-        if harmless and any(self._prover.contains(r, region) for r in after):
+        if harmless and self._in_one(region, after):
             return nop(), after
         written = after if s.predicate is not None else [*after, region]
         return s, self._before(s, written)
@@ -123,7 +123,7 @@ class _DeadStores:
         else_case, other = None, after
         if s.else_case is not None:
             else_case, other = self.stmt(s.else_case, after)
-        both = [r for r in before if any(self._prover.contains(o, r) for o in other)]
+        both = [r for r in before if self._in_one(r, other)]
         both += [r for r in other if r not in both and self._in_one(r, before)]
         new = s.with_(then_case=then_case, else_case=else_case)
         return new, self._before(s, both)

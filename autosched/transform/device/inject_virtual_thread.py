@@ -199,13 +199,11 @@ class _Injector:
     def _branches(self, s: IfThenElse) -> Stmt:
         then_case = self.stmt(s.then_case)
         if s.else_case is None:
-            return s if then_case is s.then_case else IfThenElse(s.condition, then_case)
+            return s.with_(then_case=then_case)
         depth, self._loop_depth = self._loop_depth, 0
         else_case = self.stmt(s.else_case)
         self._loop_depth = max(depth, self._loop_depth)
-        if then_case is s.then_case and else_case is s.else_case:
-            return s
-        return IfThenElse(s.condition, then_case, else_case)
+        return s.with_(then_case=then_case, else_case=else_case)
 
     def _repeat(self, s: Stmt) -> Stmt:
         self._injected = True

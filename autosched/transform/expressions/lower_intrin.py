@@ -142,9 +142,7 @@ class _Lower:
         known = (plain,) if is_lasting(plain) else ()
         then_case = self.facts.under(known, self.stmt, s.then_case)
         else_case = None if s.else_case is None else self.stmt(s.else_case)
-        if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
-            return s
-        return IfThenElse(condition, then_case, else_case)
+        return s.with_(condition=condition, then_case=then_case, else_case=else_case)
 
     def expr(self, e: Expr) -> Expr:
         if not kinds(e) & self.work:

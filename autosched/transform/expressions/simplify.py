@@ -108,10 +108,7 @@ class _Simplify:
         value = self.expr(s.value)
         if s.key in _THREAD_KEYS:
             self.facts.bind(s.node.var, const(0, s.node.var.dtype), value)
-        body = self.stmt(s.body)
-        if value is s.value and body is s.body:
-            return s
-        return AttrStmt(s.node, s.key, value, body)
+        return s.with_(value=value, body=self.stmt(s.body))
 
     def _let(self, s: Stmt) -> Stmt:
         assert isinstance(s, LetStmt)
@@ -121,9 +118,7 @@ class _Simplify:
         body = self.stmt(s.body)
         if inline and s.var not in self._buffer_vars():
             return body
-        if value is s.value and body is s.body:
-            return s
-        return LetStmt(s.var, value, body)
+        return s.with_(value=value, body=body)
 
     def _buffer_vars(self) -> frozenset[Var]:
         """The variables in the shapes, strides and offsets of the buffers of this function."""
@@ -150,9 +145,7 @@ class _Simplify:
         else_case = None
         if s.else_case is not None:
             else_case = self._under(self.facts.analyzer.rewrite_simplify(not_(plain)), s.else_case)
-        if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
-            return s
-        return IfThenElse(condition, then_case, else_case)
+        return s.with_(condition=condition, then_case=then_case, else_case=else_case)
 
     def _assert(self, s: Stmt) -> Stmt:
         assert isinstance(s, AssertStmt)
@@ -160,9 +153,7 @@ class _Simplify:
         body = self._under(condition, s.body)
         if isinstance(condition, IntImm) and condition.value:
             return body
-        if condition is s.condition and body is s.body:
-            return s
-        return AssertStmt(condition, s.message, body)
+        return s.with_(condition=condition, body=body)
 
     def _store(self, s: Stmt) -> Stmt:
         assert isinstance(s, BufferStore)

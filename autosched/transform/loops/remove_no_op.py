@@ -135,9 +135,7 @@ class _RemoveNoOp:
             if else_case is None:
                 return _effects(s.condition)
             return IfThenElse(not_(s.condition), else_case)
-        if then_case is s.then_case and else_case is s.else_case:
-            return s
-        return IfThenElse(s.condition, then_case, else_case)
+        return s.with_(then_case=then_case, else_case=else_case)
 
     def _let(self, s: Stmt) -> Stmt:
         assert isinstance(s, LetStmt)

@@ -51,10 +51,7 @@ class _Widener:
                 return DeclBuffer(self._buffer(s.buffer), self.stmt(s.body))
             case AttrStmt() if isinstance(s.node, Buffer):
                 node = self._buffer(s.node) if self._owns(s.node) else s.node
-                value, body = self.expr(s.value), self.stmt(s.body)
-                if node is s.node and value is s.value and body is s.body:
-                    return s
-                return AttrStmt(node, s.key, value, body)
+                return s.with_(node=node, value=self.expr(s.value), body=self.stmt(s.body))
         return map_children(s, self.stmt, self.expr)
 
     def expr(self, e: Expr) -> Expr:

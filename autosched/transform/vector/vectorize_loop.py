@@ -286,9 +286,7 @@ class _Vectorizer:
         if condition.dtype.lanes == 1:
             then_case = self.stmt(s.then_case)
             else_case = None if s.else_case is None else self.stmt(s.else_case)
-            if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
-                return s
-            return IfThenElse(condition, then_case, else_case)
+            return s.with_(condition=condition, then_case=then_case, else_case=else_case)
         if not self._masked:
             raise NotVectorisableError
         return self._masked_if(condition, s)
@@ -328,7 +326,7 @@ class _Vectorizer:
         value = self._expr(s.value)
         if value.dtype.lanes == s.value.dtype.lanes:
             body = self.stmt(s.body)
-            return s if value is s.value and body is s.body else LetStmt(s.var, value, body)
+            return s.with_(value=value, body=body)
         self._let_values[s.var] = substitute(s.value, self._let_values)
         if not self._kept.isdisjoint(free_vars(s.value)) or _may_change(s):
             self._kept.add(s.var)
