@@ -8,6 +8,7 @@ from autosched.arith.analyzer import Analyzer
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.op import add, max_, min_, sub
+from autosched.tir.walk import ExprFn
 
 NEG_INF_EXPR: Expr = Var("neg_inf", handle)
 """The `min_value` of a set without lower bound."""
@@ -84,15 +85,15 @@ class IntSet:
         """True when `max_value` is an ordinary expression."""
         return self.max_value is not POS_INF_EXPR and self.max_value is not NEG_INF_EXPR
 
-    def cover_range(self, default: Range) -> Range:
+    def cover_range(self, default: Range, simplify: ExprFn | None = None) -> Range:
         """[min, max] as a simplified Range; `default` when a bound is missing."""
         if not (self.has_lower_bound and self.has_upper_bound):
             return default
         low, high = self.min_value, self.max_value
         if isinstance(low, IntImm) and isinstance(high, IntImm):
             return Range(low, IntImm(high.value - low.value + 1, low.dtype))
-        analyzer = Analyzer()
-        return Range(analyzer.simplify(low), analyzer.simplify(sub(add(high, 1), low)))
+        simplify = simplify or Analyzer().simplify
+        return Range(simplify(low), simplify(sub(add(high, 1), low)))
 
     def __repr__(self) -> str:
         low = "-inf" if self.min_value is NEG_INF_EXPR else repr(self.min_value)

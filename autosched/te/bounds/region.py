@@ -41,12 +41,7 @@ class Regions:
 
     def cover(self, values: IntSet, default: Range) -> Range:
         """The range from the smallest to the largest value; `default` when a bound is missing."""
-        if not (values.has_lower_bound and values.has_upper_bound):
-            return default
-        low, high = values.min_value, values.max_value
-        if isinstance(low, IntImm) and isinstance(high, IntImm):
-            return Range(low, IntImm(high.value + 1 - low.value, low.dtype))
-        return Range(self.simplify(low), self.simplify(sub(add(high, 1), low)))
+        return values.cover_range(default, self.simplify)
 
     def union(self, sets: Iterable[IntSet], default: Range) -> Range:
         """The range that covers all `sets`; `default` when one is unbounded or there are none."""
