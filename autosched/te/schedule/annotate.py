@@ -63,8 +63,10 @@ def _check_loop(primitive: str, stage: Stage, iv: IterVar) -> None:
         raise refusal(primitive, stage, iv, why)
 
 
-def _annotate(primitive: str, stage: Stage, iv: IterVar, kind: str) -> None:
+def _annotate(primitive: str, stage: Stage, iv: IterVar, kind: str, data_only: bool) -> None:
     _check_loop(primitive, stage, iv)
+    if data_only:
+        check_kind(primitive, stage, iv, (IterKind.DATA_PAR,))
     _changed(stage, iv).iter_kind = kind
 
 
@@ -80,9 +82,7 @@ def vectorize(stage: Stage, iv: IterVar) -> None:
             for j in vectorized(16):
                 B[i, j] = A[i, j] * 2.0
     """
-    _check_loop("vectorize", stage, iv)
-    check_kind("vectorize", stage, iv, (IterKind.DATA_PAR,))
-    _annotate("vectorize", stage, iv, IterKind.VECTORIZED)
+    _annotate("vectorize", stage, iv, IterKind.VECTORIZED, data_only=True)
 
 
 def unroll(stage: Stage, iv: IterVar) -> None:
@@ -97,7 +97,7 @@ def unroll(stage: Stage, iv: IterVar) -> None:
             for j in unrolled(16):
                 B[i, j] = A[i, j] * 2.0
     """
-    _annotate("unroll", stage, iv, IterKind.UNROLLED)
+    _annotate("unroll", stage, iv, IterKind.UNROLLED, data_only=False)
 
 
 def parallel(stage: Stage, iv: IterVar) -> None:
@@ -112,9 +112,7 @@ def parallel(stage: Stage, iv: IterVar) -> None:
             for j in range(16):
                 B[i, j] = A[i, j] * 2.0
     """
-    _check_loop("parallel", stage, iv)
-    check_kind("parallel", stage, iv, (IterKind.DATA_PAR,))
-    _annotate("parallel", stage, iv, IterKind.PARALLELIZED)
+    _annotate("parallel", stage, iv, IterKind.PARALLELIZED, data_only=True)
 
 
 def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None = None) -> None:
