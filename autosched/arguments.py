@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from autosched.errors import ConfigError
 from autosched.words import shortened
@@ -85,6 +85,20 @@ def instance(name: str, value: Any, kind: type[Kind], example: str = "") -> Kind
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise ConfigError(f"{name}: expected {article} {kind.__name__}{such}, {found(value)}")
     return value
+
+
+def text(name: str, value: Any, example: str) -> str:
+    """Return `value` if it is a text that is not empty; else ConfigError."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{name}: expected a text, e.g. {example!r}, {found(value)}")
+    return value
+
+
+def function(name: str, value: Any, example: str) -> Callable[..., Any]:
+    """Return `value` if it can be called; else ConfigError."""
+    if not callable(value):
+        raise ConfigError(f"{name}: expected a function, e.g. {example}, {found(value)}")
+    return cast(Callable[..., Any], value)
 
 
 def mapping(name: str, value: Any, example: str) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """Checks of arguments: the right values pass as they are, others are refused in words."""
 
+import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,15 @@ import pytest
 from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.measure.run_options import RunOptions
+from autosched.runtime import cpu
+from autosched.runtime.packed import register_packed, register_workspace
 from autosched.search.options import SearchOptions
 from autosched.task import Task
+from autosched.tir import interp
+from autosched.transform.host.memory_info import register_memory
+from autosched.transform.low_precision.datatypes import register_lowering, register_type
+
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 1)
 
 
 def test_right_values_pass() -> None:
@@ -111,3 +119,50 @@ def wrong(value: object) -> Any:
 def test_arguments_of_tasks(make: Callable[..., Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("register", "given", "message"),
+    [
+        (register_packed, ("f", 3), r"^register_packed f: expected a function, .*found 3 \(int\)$"),
+        (register_packed, (None, len), "register_packed: name: expected a text, e.g. 'report'"),
+        (register_workspace, (16, 3, print), "register_workspace: alloc: expected a function"),
+        (
+            register_workspace,
+            ("cpu", print, print),
+            "device_type: expected an integer, found 'cpu'",
+        ),
+        (cpu.register_extern, (3, FUNCTION), "register_extern: name: expected a text, e.g. 'f'"),
+        (interp.register_extern, ("f", None), "register_extern f: expected a function, .* None$"),
+        (
+            register_memory,
+            ("global.new", None),
+            "register_memory global.new: expected a MemoryInfo",
+        ),
+        (register_memory, (None, None), "register_memory: scope: expected a str"),
+        (register_type, (3, 140), "register_type: the name is an identifier, found 3"),
+        (
+            register_type,
+            ("odd", "140"),
+            "register_type odd: code: expected an integer, found '140'",
+        ),
+        (
+            register_lowering,
+            ("Add.listed", 3),
+            r"register_lowering Add\.listed: expected a function",
+        ),
+        (register_lowering, (None, len), "register_lowering: operation: expected a text"),
+        (
+            register_lowering,
+            ("Add.listed", len, "cpu"),
+            r"targets: expected a list of kinds, .*'cpu'",
+        ),
+        (register_lowering, ("Add.listed", len, ["gpu"]), "targets: expected one of cpu, llvm"),
+    ],
+)
+def test_what_is_registered_is_checked_at_once(
+    register: Callable[..., None], given: tuple[Any, ...], message: str
+) -> None:
+    register_type("listed", 201)
+    with pytest.raises(ConfigError, match=message):
+        register(*given)

@@ -80,7 +80,7 @@ def register_extern(name: str, function: Any) -> None:
             f"register_extern {name}: expected a function of ctypes, e.g. ctypes.CFUNCTYPE("
             f"ctypes.c_float, ctypes.c_float)(f) for f of Python, {arguments.found(function)}"
         )
-    _externs[name] = function
+    _externs[arguments.text("register_extern: name", name, "f")] = function
 
 
 def registered(names: Iterable[str]) -> list[Any]:

@@ -21,6 +21,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from autosched import arguments
 from autosched.codegen.llvm_packed import RUNTIME
 from autosched.errors import MeasureError
 from autosched.target import MAX_THREADS
@@ -180,8 +181,12 @@ def register_packed(name: str, function: Callable[..., Any]) -> None:
     """Make call_packed of `name` call `function`, instead of a function registered before.
 
     >>> register_packed("report", lambda done, of: print(f"{done} of {of}"))
+
+    Raises ConfigError for a name that is no text, and for what cannot be called.
     """
-    _functions[name] = function
+    named = arguments.text("register_packed: name", name, "report")
+    example = "lambda done, of: print(done)"
+    _functions[named] = arguments.function(f"register_packed {named}", function, example)
 
 
 def register_workspace(
@@ -190,11 +195,14 @@ def register_workspace(
     """Register where functions for a device get workspace memory.
 
     `alloc(device_id, bytes)` returns an address, `free(device_id, address)` frees it. The CPU's own
-    workspace cannot be replaced.
+    workspace cannot be replaced. Raises ConfigError for what cannot be called.
     """
-    if device_type == CPU:
+    if arguments.integer("register_workspace: device_type", device_type, 1) == CPU:
         raise ValueError("the workspace of the CPU is built in and cannot be replaced")
-    _workspaces[device_type] = alloc, free
+    _workspaces[device_type] = (
+        arguments.function("register_workspace: alloc", alloc, "a function (device_id, bytes)"),
+        arguments.function("register_workspace: free", free, "a function (device_id, address)"),
+    )
 
 
 class _Errors:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched import arguments
 from autosched.tir import interp_host
 from autosched.tir.buffer import Buffer
 from autosched.tir.dimension import as_dimension, solve
@@ -49,9 +50,11 @@ def register_extern(name: str, fn: Callable[..., Any]) -> None:
     """Register `fn` as the function that call_extern and call_packed of `name` call.
 
     Pointers are passed as NumPy views (1-D from the address on, or shaped for
-    tvm_stack_make_array), strings as str, scalars as Python or NumPy scalars.
+    tvm_stack_make_array), strings as str, scalars as Python or NumPy scalars. Raises ConfigError
+    for a name that is no text, and for what cannot be called.
     """
-    _externs[name] = fn
+    named = arguments.text("register_extern: name", name, "f")
+    _externs[named] = arguments.function(f"register_extern {named}", fn, "lambda x: x + 1")
 
 
 def run(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.tir.expr import Expr
 
@@ -34,6 +35,8 @@ class MemoryInfo:
                 raise ConfigError(
                     f"MemoryInfo: {name}: expected a positive number of bits, found {value!r}"
                 )
+        if self.head_address is not None:
+            arguments.function("MemoryInfo: head_address", self.head_address, "lambda: pointer")
 
 
 _known: dict[str, MemoryInfo] = {}
@@ -44,6 +47,9 @@ def register_memory(scope: str, info: MemoryInfo) -> None:
 
     Raises ConfigError for a scope without a tag, such as global, whose meaning is fixed.
     """
+    arguments.instance("register_memory: scope", scope, str, "'global.scratch'")
+    example = "MemoryInfo(unit_bits=32, max_num_bits=1 << 20)"
+    arguments.instance(f"register_memory {scope}", info, MemoryInfo, example)
     if not is_special(scope):
         raise ConfigError(
             f"register_memory: {scope!r} is a built-in scope; expected one with a tag, such as "

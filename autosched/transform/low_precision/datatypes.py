@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr
@@ -42,8 +43,9 @@ def register_type(name: str, code: int) -> None:
     Registering the same pair again changes nothing. Raises ConfigError for a name that is no
     identifier, a code below 129 or above 255, and a name or code that is taken.
     """
-    if not name.isidentifier() or not name.isascii():
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
         raise ConfigError(f"register_type: the name is an identifier, found {name!r}")
+    code = arguments.integer(f"register_type {name}: code", code)
     if not FIRST_CODE <= code <= 255:
         raise ConfigError(f"register_type {name}: expected a code from 129 to 255, found {code}")
     if _codes.get(name, code) != code:
@@ -60,13 +62,23 @@ def register_lowering(
     """Register the lowering of `operation`, such as Add.fixed, for the kinds of target `targets`.
 
     The default is all kinds. An earlier lowering is replaced. Raises ConfigError if the operation
-    names no registered type.
+    names no registered type, for what cannot be called, and for an unknown kind of target.
     """
+    arguments.text("register_lowering: operation", operation, "Add.fixed")
     if not set(operation.split(".")) & set(_codes):
         raise ConfigError(
             f"register_lowering {operation}: it names no registered type; registered are "
             f"{', '.join(sorted(_codes)) or 'none'}"
         )
+    arguments.function(f"register_lowering {operation}", lowering, "lambda dtype, a, b: a + b")
+    kinds = tuple(DEVICE_TYPES)
+    if isinstance(targets, str) or not isinstance(targets, Sequence):
+        raise ConfigError(
+            f"register_lowering {operation}: targets: expected a list of kinds, e.g. ['cpu'], "
+            f"{arguments.found(targets)}"
+        )
+    for kind in targets:
+        arguments.one_of(f"register_lowering {operation}: targets", kind, kinds)
     for kind in targets:
         _lowerings[f"lower.{kind}.{operation}"] = lowering
 

@@ -178,3 +178,5 @@ def test_what_can_be_registered() -> None:
     for bits in (0, -8, 1.5):
         with pytest.raises(ConfigError, match="unit_bits: expected a positive number of bits"):
             MemoryInfo(bits, 64)  # type: ignore[arg-type]  # what the check is for
+    with pytest.raises(ConfigError, match=r"head_address: expected a function, .*found 4096"):
+        MemoryInfo(8, 64, 4096)  # type: ignore[arg-type]  # what the check is for
