@@ -110,6 +110,13 @@ def _bound_extent(stage: Stage, iv: IterVar, thread: IterVar, extent: Expr) -> E
         bound = f"binding {iv.var.name} to {thread.thread_tag}"
         remedy = "split the loop and bind a part of it"
         raise length_error(stage, thread, extent.value, bound, remedy)
+    own = None if thread.dom is None else thread.dom.extent
+    if isinstance(extent, IntImm) and isinstance(own, IntImm) and own.value != extent.value:
+        raise ScheduleError(
+            f"infer_bound: stage {stage.op.name}, axis {iv.var.name}: a loop of {extent} is bound "
+            f"to {thread.thread_tag}, whose domain has {own}; split the loop by {own}, or leave "
+            "the domain out of te.thread_axis"
+        )
     return cast(thread.var.dtype, extent)
 
 

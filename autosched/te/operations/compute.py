@@ -12,6 +12,7 @@ from autosched.arguments import found
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import IntrinCall, tensor_compute
+from autosched.tir.constants import is_zero
 from autosched.tir.dtype import DType, TypeLike, int32
 from autosched.tir.expr import (
     Expr,
@@ -139,7 +140,7 @@ def thread_axis(
     """A thread index such as `thread_axis("threadIdx.x")` or `thread_axis((0, 32), "vthread")`.
 
     Tags: blockIdx.x/y/z, threadIdx.x/y/z, vthread, cthread. Without a domain the extent is that
-    of the axis bound to it.
+    of the axis bound to it. Raises ValueError for a domain that does not begin at 0.
     """
     domain: Range | None = None
     if isinstance(dom, str):
@@ -148,8 +149,11 @@ def thread_axis(
         domain = Range.of(dom)
     elif dom is not None:
         domain = as_range(dom, f"te.thread_axis {name or tag}")
+    what = f"te.thread_axis {name or tag}"
     if domain is not None and isinstance(domain.extent, IntImm):
-        _check_count(f"te.thread_axis {name or tag}", domain.extent.value, int32)
+        _check_count(what, domain.extent.value, int32)
+    if domain is not None and not is_zero(domain.min):
+        raise ValueError(f"{what}: the indices of threads begin at 0, found {domain.min!r}")
     return IterVar(domain, Var(name or tag), IterKind.THREAD, tag)
 
 

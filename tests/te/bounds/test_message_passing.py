@@ -101,6 +101,14 @@ def test_a_thread_axis_keeps_one_extent() -> None:
         domains(stage)
 
 
+@pytest.mark.parametrize("length", [32, 128])
+def test_a_loop_has_the_length_of_its_thread_axis(length: int) -> None:
+    stage, (i,) = stage_of(64)
+    stage.bind(i, te.thread_axis((0, length), "threadIdx.x"))
+    with pytest.raises(ScheduleError, match=rf"a loop of 64 is bound to .* has {length}; split"):
+        domains(stage)
+
+
 def test_missing_root_is_an_error() -> None:
     stage, (i,) = stage_of(8)
     stage.split(i, factor=4)

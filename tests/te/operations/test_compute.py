@@ -128,6 +128,11 @@ def test_a_domain_of_more_threads_than_an_int32_can_count(dom: Any) -> None:
         te.thread_axis(dom, "blockIdx.x")
 
 
+def test_threads_are_counted_from_0() -> None:
+    with pytest.raises(ValueError, match=r"te.thread_axis threadIdx.x: .* begin at 0, found 1"):
+        te.thread_axis((1, 33), "threadIdx.x")
+
+
 def test_a_size_below_zero() -> None:
     with pytest.raises(ValueError, match="an extent is a number of elements, found -3"):
         te.placeholder((4, -3), name="A")
