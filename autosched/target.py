@@ -207,12 +207,19 @@ class Target:
         if data["kind"] not in KINDS:
             raise ConfigError(f"target kind: found {data['kind']!r}, expected cpu or cuda")
         hardware = HardwareParams(**data["hardware"]).checked()
+        if data["kind"] == "cpu" and hardware.num_cores < 1:
+            raise ConfigError(
+                f"hardware: num_cores: expected 1 to {_UNLIMITED} for a CPU, found "
+                f"{hardware.num_cores}"
+            )
         for name in ("cpu", "features", "triple", "arch"):
             if not data.get(name, "").isprintable():
                 raise ConfigError(f"target: {name}: expected a name, found {data[name]!r:.40}")
         for name, most in (("threads", _UNLIMITED), ("vector_bytes", 4096)):
             if not 1 <= data.get(name, 1) <= most:
                 raise ConfigError(f"target: {name}: expected 1 to {most}, found {data[name]!r:.40}")
+        if (width := data.get("vector_bytes", 16)) & (width - 1):
+            raise ConfigError(f"target: vector_bytes: expected a power of two, found {width}")
         caches = _checked_caches(data.get("caches", ()))
         _check_gpu(data["kind"], data.get("arch", ""), data.get("tf32", False))
         return cls(**{**data, "hardware": hardware, "caches": caches})

@@ -67,6 +67,20 @@ def test_wrong_names_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("vector_bytes", 7, "target: vector_bytes: expected a power of two, found 7"),
+        ("num_cores", -1, "hardware: num_cores: expected 1 to 2147483647 for a CPU, found -1"),
+    ],
+)
+def test_records_of_impossible_cpus_are_refused(key: str, value: int, message: str) -> None:
+    data = cpu_target(2).to_json()
+    (data["hardware"] if key in data["hardware"] else data)[key] = value
+    with pytest.raises(ConfigError, match=message):
+        Target.from_json(data)
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"threads": 0}, "threads: expected at least 1, found 0"),
