@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from autosched.arguments import one_of
 from autosched.cli.interrupt import interrupts_raise
 from autosched.cli.options import (
     FORMS,
@@ -248,10 +249,11 @@ def arena(
     Prints how well each model ranks the candidates of operators that it has not seen, and how
     much slower the best candidate of each search is than the best recorded one.
     """
-    from autosched.arena import Settings
+    from autosched.arena import HELD_OUT, Settings
     from autosched.cli import arena as command
 
     interrupts_raise()  # so that half-written files are removed
+    one_of("--held-out", held_out, HELD_OUT)
     with trusting(trust):
         command.run(
             records,

@@ -60,7 +60,7 @@ def test_the_table_fits_the_terminal(
         (("-o", "mm.json"), "expected a file name ending in .csv or .html"),
         (("-o", "old.csv"), "old.csv exists; give another file with -o, or --force"),
         (("--model", "xgbost"), "model: expected xgboost, random or file.py:name, found 'xgbost'"),
-        (("--held-out", "nothing"), "held_out: expected"),
+        (("--held-out", "nothing"), "--held-out: expected one of operator, task, all"),
         (("--search", "gready"), "search: expected"),
         (("--model", "random", "--model", "random"), "models of different names, found random"),
         (("--features", "mine"), "mine"),
