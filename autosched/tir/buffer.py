@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from autosched.tir.dtype import DType, TypeLike, int32
-from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Scalar, Var, pointer
+import numpy as np
+
+from autosched.arguments import found
+from autosched.tir.dtype import DType, TypeLike
+from autosched.tir.expr import BufferLoad, Expr, IterVar, Scalar, Var, pointer
+from autosched.tir.given import all_of, text
 from autosched.tir.op import as_expr
 
 
@@ -95,7 +99,7 @@ class Buffer:
 
 
 def decl_buffer(
-    shape: Sequence[Expr | Scalar],
+    shape: Sequence[Expr | Scalar] | Expr | int,
     dtype: TypeLike = "float32",
     name: str = "buffer",
     scope: str = "global",
@@ -113,23 +117,28 @@ def decl_buffer(
     (elements) and no `elem_offset`, the offset is a fresh variable, a multiple of the factor.
     `data_alignment` is in bytes. Raises ValueError when the number of strides is not that of
     dimensions, when a factor or alignment is not a positive integer, and when `axis_separators` do
-    not increase strictly within 1 to ndim - 1.
+    not increase strictly within 1 to ndim - 1; TypeError for what is no integer, name or pointer.
     """
     dtype = DType(dtype)
-    extents = tuple(s if isinstance(s, Expr) else IntImm(int(s), int32) for s in shape)
-    if strides and len(strides) != len(extents):
+    what = f"decl_buffer {text('decl_buffer: a name', name)}"
+    text(f"{what}: a scope", scope)
+    if data is not None and not (isinstance(data, Var) and data.dtype.is_handle):
+        raise TypeError(f"{what}: data is the pointer of another buffer, {found(data)}")
+    extents, steps = _integers(f"{what}: shape", shape), _integers(f"{what}: strides", strides)
+    if steps and len(steps) != len(extents):
         raise ValueError(
-            f"decl_buffer {name}: {len(strides)} strides for {len(extents)} dimensions; give one "
+            f"decl_buffer {name}: {len(steps)} strides for {len(extents)} dimensions; give one "
             "for each, or none for a compact buffer"
         )
-    for what, value in (("offset_factor", offset_factor), ("data_alignment", data_alignment)):
+    for key, value in (("offset_factor", offset_factor), ("data_alignment", data_alignment)):
         if not isinstance(value, int) or value < 1:
-            raise ValueError(f"decl_buffer {name}: {what} is a positive number, found {value!r}")
-    between = (0, *axis_separators, len(extents))
-    if axis_separators and any(a >= b for a, b in pairwise(between)):
+            raise ValueError(f"{what}: {key} is a positive number, found {value!r}")
+    separators = all_of(int, f"{what}: axis_separators", axis_separators)
+    between = (0, *separators, len(extents))
+    if separators and any(a >= b for a, b in pairwise(between)):
         raise ValueError(
-            f"decl_buffer {name}: axis_separators must rise from 1 to {len(extents) - 1}, found "
-            f"{tuple(axis_separators)}"
+            f"{what}: axis_separators must rise from 1 to {len(extents) - 1}, found "
+            f"{tuple(separators)}"
         )
     if elem_offset is None and offset_factor > 1:
         elem_offset = Var(f"{name}_offset")
@@ -138,10 +147,29 @@ def decl_buffer(
         pointed,
         dtype,
         extents,
-        tuple(map(as_expr, strides)),
-        None if elem_offset is None else as_expr(elem_offset),
+        steps,
+        None if elem_offset is None else _integer(f"{what}: elem_offset", elem_offset),
         name,
         data_alignment,
         offset_factor,
-        tuple(axis_separators),
+        tuple(separators),
     )
+
+
+def _integers(what: str, value: Any) -> tuple[Expr, ...]:
+    """`value`, a sequence or array of integers or one of them, as expressions."""
+    each = value.tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(each, int | Expr):
+        each = (each,)
+    if not isinstance(each, Sequence) or isinstance(each, str | bytes):
+        raise TypeError(f"{what}: expected a list of integers, {found(value)}")
+    return tuple(_integer(f"{what}[{k}]", one) for k, one in enumerate(each))
+
+
+def _integer(what: str, value: Any) -> Expr:
+    """`value`, an integer or an expression of one, as an expression."""
+    if isinstance(value, int | np.integer | Expr | IterVar) and not isinstance(value, bool):
+        e = as_expr(value)
+        if e.dtype.is_int:
+            return e
+    raise TypeError(f"{what}: expected an integer, {found(value)}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.arguments import found
 from autosched.tir.dtype import DType, TypeLike, bool_, float32, int32, int64
 from autosched.tir.expr import (
     Broadcast,
@@ -46,6 +47,8 @@ def const(value: Scalar, dtype: TypeLike | None = None) -> Expr:
 
 
 def _any_const(value: Scalar, dtype: TypeLike | None) -> Expr:
+    if not hasattr(value, "__float__"):
+        raise TypeError(f"const: expected a number, {found(value)}")
     if dtype is None:
         if isinstance(value, bool | np.bool_):
             dtype = bool_
@@ -260,6 +263,8 @@ def cast(dtype: TypeLike, value: Operand) -> Expr:
             return IntImm(number, dtype)
     elif isinstance(e, Broadcast):
         return Broadcast(cast(dtype.element, e.value), e.lanes)
+    elif isinstance(e, StringImm):
+        raise TypeError(f"cast to {dtype}: expected a number, found the text {e!r}")
     return Cast(dtype, e)
 
 

@@ -29,10 +29,13 @@ def instruction(name: str) -> Instruction:
     return found
 
 
-@cache
 def statements(name: str) -> Mapping[str, TensorIntrin]:
     """The statements of the instruction called `name`, declared once; ConfigError when unknown."""
-    it = instruction(name)
+    return _declared(instruction(name))
+
+
+@cache
+def _declared(it: Instruction) -> Mapping[str, TensorIntrin]:
     return it.declare(it)
 
 

@@ -26,6 +26,7 @@ from autosched.tir.expr import (
     StringImm,
     Var,
 )
+from autosched.tir.given import all_of, text
 from autosched.tir.op import Operand, as_expr, cast
 from autosched.tir.operators import declaring
 from autosched.tir.walk import free_vars, loads, pre_order
@@ -38,12 +39,12 @@ MAX_NESTING = 1200
 
 def var(name: str = "tindex", dtype: TypeLike = "int32") -> Var:
     """A fresh symbolic variable."""
-    return Var(name, DType(dtype))
+    return Var(text("te.var: a name", name), DType(dtype))
 
 
 def size_var(name: str = "size", dtype: TypeLike = "int32") -> SizeVar:
     """A fresh symbolic size, known to be non-negative."""
-    return SizeVar(name, DType(dtype))
+    return SizeVar(text("te.size_var: a name", name), DType(dtype))
 
 
 def as_shape(shape: Shape) -> tuple[Expr, ...]:
@@ -92,7 +93,8 @@ def reduce_axis(dom: Range | Sequence[Operand], name: str = "rv") -> IterVar:
     >>> C = te.compute((8, 8), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     """
     dom = as_range(dom, f"te.reduce_axis {name}")
-    return IterVar(dom, Var(name, dom.extent.dtype), IterKind.REDUCE)
+    axis = Var(text("te.reduce_axis: a name", name), dom.extent.dtype)
+    return IterVar(dom, axis, IterKind.REDUCE)
 
 
 def as_range(dom: Range | Sequence[Operand], what: str) -> Range:
@@ -143,10 +145,12 @@ def thread_axis(
     of the axis bound to it. Raises ValueError for a domain that does not begin at 0.
     """
     domain: Range | None = None
+    text("te.thread_axis: a tag", tag)
+    text("te.thread_axis: a name", name)
     if isinstance(dom, str):
         tag = dom
     elif isinstance(dom, int | Expr):
-        domain = Range.of(dom)
+        domain = as_range((0, dom), f"te.thread_axis {name or tag}")
     elif dom is not None:
         domain = as_range(dom, f"te.thread_axis {name or tag}")
     what = f"te.thread_axis {name or tag}"
@@ -215,7 +219,11 @@ def compute(
         C = te.compute((4, 8), lambda i: vadd(A[i, 0:8], B[i, 0:8]), name="C")
     """
     extents = as_shape(shape)
-    names = _axis_names(fcompute, len(extents)) if axis_names is None else list(axis_names)
+    names = (
+        _axis_names(fcompute, len(extents))
+        if axis_names is None
+        else all_of(str, f"te.compute {name}: axis_names", axis_names)
+    )
     if len(names) > len(extents):
         raise _other_rank(len(names), len(extents))
     axes = [

@@ -13,6 +13,7 @@ from autosched.te.operations.tensor_intrin import as_stmt
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType, TypeLike
 from autosched.tir.expr import Call, Expr
+from autosched.tir.given import all_of, function, text
 from autosched.tir.stmt import Stmt
 
 
@@ -37,7 +38,9 @@ def extern(
 
         C = te.extern((n,), [A], call)
     """
-    inputs = [inputs] if isinstance(inputs, Tensor) else inputs
+    what = f"te.extern {text('te.extern: a name', name)}"
+    function(f"{what}: fcompute", fcompute, "lambda ins, outs: te.call_extern('f', ins[0].data)")
+    inputs = all_of(Tensor, f"{what}: inputs", inputs)
     sizes = shape if isinstance(shape, Sequence) else [shape]
     several = any(isinstance(size, Sequence) for size in sizes)
     shapes = [as_shape(s) for s in (sizes if several else [sizes])]
@@ -52,9 +55,15 @@ def extern(
         dtypes = [DType(dtype)] * len(shapes)
     if len(dtypes) != len(shapes):
         raise ValueError(f"te.extern {name}: {len(shapes)} outputs, {len(dtypes)} types")
-    ins = list(in_buffers or (decl_buffer(t.shape, t.dtype, t.op.name) for t in inputs))
-    outs = list(
-        out_buffers or (decl_buffer(s, t, name) for s, t in zip(shapes, dtypes, strict=True))
+    ins = (
+        [decl_buffer(t.shape, t.dtype, t.op.name) for t in inputs]
+        if in_buffers is None
+        else all_of(Buffer, f"{what}: in_buffers", in_buffers)
+    )
+    outs = (
+        [decl_buffer(s, t, name) for s, t in zip(shapes, dtypes, strict=True)]
+        if out_buffers is None
+        else all_of(Buffer, f"{what}: out_buffers", out_buffers)
     )
     if len(ins) != len(inputs) or len(outs) != len(shapes):
         raise ValueError(f"te.extern {name}: one buffer is needed for every input and output")

@@ -13,6 +13,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce
+from autosched.tir.given import names_and_values, text
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import post_order, pre_order
 from autosched.words import count
@@ -37,8 +38,8 @@ class Operation(OtherNames):
         if not isinstance(name, str):
             raise TypeError(f"the name of a tensor is text, {found(name)}")
         self.name = name
-        self.tag = tag
-        self.attrs = dict(attrs)
+        self.tag = text(f"{name}: a tag", tag)
+        self.attrs = names_and_values(f"{name}: attrs", attrs)
         self.outputs: tuple[Tensor, ...] = ()
 
     @property
@@ -92,7 +93,7 @@ class ComputeOp(Operation):
         tag: str = "",
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(name, tag, attrs or {})
+        super().__init__(name, tag, {} if attrs is None else attrs)
         self.axis = tuple(axis)
         self.body = tuple(body)
         first = self.body[0]
@@ -150,7 +151,7 @@ class ScanOp(Operation):
         tag: str = "",
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(name, tag, attrs or {})
+        super().__init__(name, tag, {} if attrs is None else attrs)
         self.scan_axis = scan_axis
         self.init = tuple(init)
         self.update = tuple(update)
@@ -185,7 +186,7 @@ class ExternOp(Operation):
         tag: str = "",
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(name, tag, attrs or {})
+        super().__init__(name, tag, {} if attrs is None else attrs)
         self.input_tensors = tuple(inputs)
         self.input_buffers = tuple(input_buffers)
         self.output_buffers = tuple(output_buffers)

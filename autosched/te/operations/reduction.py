@@ -20,8 +20,10 @@ from autosched.tir.expr import (
     IterVar,
     Mul,
     Reduce,
+    StringImm,
     Var,
 )
+from autosched.tir.given import function, text
 from autosched.tir.operators import Operators
 from autosched.tir.walk import loads
 
@@ -75,6 +77,11 @@ class Reducer:
             raise ValueError(f"te.{self.name} reduces over each axis once, found {axes!r}")
         several = isinstance(expr, tuple | list)
         source = tuple(map(op.as_expr, expr if several else (expr,)))
+        for e in source:
+            if isinstance(e, StringImm):
+                raise TypeError(f"te.{self.name} reduces numbers, found the text {e!r}")
+        if not source:
+            raise ValueError(f"te.{self.name} reduces one value or several, found {expr!r}")
         reducer, start = self.reducer(several, tuple(e.dtype for e in source))
         start = start if init is None else self._start(source, init)
         condition = None if where is None else op.as_condition(f"te.{self.name}: where", where)
@@ -179,6 +186,9 @@ def comm_reducer(
 
     A sum or product may begin with another number, which is added or multiplied once.
     """
+    what = f"te.comm_reducer {text('te.comm_reducer: a name', name)}"
+    function(f"{what}: fcombine", fcombine, "lambda x, y: x + y")
+    function(f"{what}: fidentity", fidentity, "lambda t: te.const(0, t)")
     return Reducer(fcombine, fidentity, name)
 
 

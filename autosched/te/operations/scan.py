@@ -8,6 +8,7 @@ from typing import Any
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import IterKind, IterVar, Range, Var
+from autosched.tir.given import all_of
 
 
 def scan(
@@ -23,7 +24,7 @@ def scan(
 
     `init` gives the first steps, `update` (over all steps, with the state's shape) computes step
     t from `state_placeholder` at earlier steps and from `inputs`. One state gives one tensor,
-    several give a list. ValueError when shapes or counts do not fit.
+    several give a list. ValueError when shapes or counts do not fit, TypeError for other objects.
 
         >>> from autosched import te
         >>> X, state = (te.placeholder((16, 4), name=name) for name in ("X", "state"))
@@ -32,7 +33,15 @@ def scan(
         >>> te.scan(init, update, state, [X], name="total")
         Tensor(total: float32[16, 4])
     """
-    inits, updates, states, reads = map(_tensors, (init, update, state_placeholder, inputs))
+    inits, updates, states, reads = (
+        all_of(Tensor, f"te.scan {name}: {what}", given)
+        for what, given in (
+            ("init", init),
+            ("update", update),
+            ("state_placeholder", state_placeholder),
+            ("inputs", inputs),
+        )
+    )
     if not inits or len({len(inits), len(updates), len(states)}) != 1:
         raise ValueError(
             f"te.scan {name}: {len(inits)} init, {len(updates)} update and {len(states)} state "
@@ -61,7 +70,3 @@ def scan(
             spatial.append(IterVar(Range.of(extent), var, IterKind.OPAQUE))
     op = ScanOp(name, axis, inits, updates, states, reads, spatial, tag, attrs)
     return op.output(0) if len(inits) == 1 else list(op.outputs)
-
-
-def _tensors(value: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    return [value] if isinstance(value, Tensor) else list(value)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autosched.arguments import found
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor, TensorRegion
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import Expr, IterVar, Reduce, Var
+from autosched.tir.given import all_of, function, names_and_values, text
 from autosched.tir.op import as_expr
 from autosched.tir.stmt import Evaluate, Stmt
 
@@ -70,25 +72,28 @@ def decl_tensor_intrin(
     element offset, so that they can stand for any place within a tensor; `default_buffer_params`
     sets their te.decl_buffer arguments: strides, elem_offset, offset_factor, data_alignment, scope.
     With `scalar_params` (te.var), which the statements may mention, `fcompute` gets their list as
-    third argument. Raises ValueError for arguments that do not fit together.
+    third argument. Raises ValueError for arguments that do not fit together, and TypeError for
+    other objects.
     """
     if not isinstance(op, ComputeOp):
         raise ValueError(f"decl_tensor_intrin {name}: expected a te.compute, found {op!r}")
-    binds, scalars = binds or {}, list(scalar_params)
+    what = f"decl_tensor_intrin {text('decl_tensor_intrin: a name', name)}"
+    function(f"{what}: fcompute", fcompute, "lambda ins, outs: te.call_extern('f', ins[0].data)")
+    if not isinstance(bound := {} if binds is None else binds, Mapping):
+        raise TypeError(f"{what}: binds are tensors and buffers, {found(bound)}")
+    scalars = all_of(Var, f"{what}: scalar_params", scalar_params)
     tensors = (*op.inputs, *op.outputs)
-    for tensor, buffer in binds.items():
+    for tensor, buffer in bound.items():
         _check_bind(name, tensors, tensor, buffer)
-    for v in scalars:
-        if not isinstance(v, Var):
-            raise ValueError(f"decl_tensor_intrin {name}: scalar_params are te.var, found {v!r}")
-    params = dict(default_buffer_params or {})
+    params = {} if default_buffer_params is None else default_buffer_params
+    params = names_and_values(f"{what}: default_buffer_params", params)
     unknown = params.keys() - _BUFFER_PARAMS
     if unknown:
         raise ValueError(
             f"decl_tensor_intrin {name}: default_buffer_params: found {', '.join(sorted(unknown))},"
             f" expected some of {', '.join(sorted(_BUFFER_PARAMS))}"
         )
-    buffers = [binds[t] if t in binds else intrin_buffer(t, t.op.name, **params) for t in tensors]
+    buffers = [bound[t] if t in bound else intrin_buffer(t, t.op.name, **params) for t in tensors]
     n = len(op.inputs)
     result = fcompute(buffers[:n], buffers[n:], *([scalars] if scalars else []))
     parts = list(result) if isinstance(result, tuple | list) else [result]

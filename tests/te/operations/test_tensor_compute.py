@@ -120,7 +120,6 @@ DECLARATIONS: list[tuple[dict[str, Any], str]] = [
         "offset_factor is a positive number",
     ),
     ({"default_buffer_params": {"strides": [1, 1]}}, "2 strides for 1 dimensions"),
-    ({"scalar_params": [1]}, "scalar_params are te.var, found 1"),
     ({"binds": lambda x: {A: te.decl_buffer((4, 8))}}, "not one of the operation's tensors x, z"),
     ({"binds": lambda x: {x: te.decl_buffer((4, 8))}}, "other type or rank"),
     ({"binds": lambda x: {x: te.decl_buffer((8,), "int32")}}, "other type or rank"),
