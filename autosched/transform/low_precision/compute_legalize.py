@@ -179,7 +179,7 @@ class Legalizer(Retyping):
         return self._convert.down(self._value(e.value), e.dtype)
 
     def _call(self, e: Call) -> Expr:
-        if e.op in ("reinterpret", "address_of"):
+        if e.op in ("reinterpret", "address_of", "tvm_access_ptr"):  # the type counts, or the bits
             args = tuple(
                 self._in_place(a) if self._is_small(a.dtype) else self._value(a) for a in e.args
             )

@@ -124,6 +124,9 @@ class _Storage(Retyping):
             load = e.args[0]
             indices = tuple(map(self._value, load.indices))
             return Call(e.dtype, e.op, (BufferLoad(self._buffer(load.buffer), indices),))
+        if e.op == "tvm_access_ptr" and small[0]:
+            kind = const(0, bits_type(e.args[0].dtype))
+            return Call(e.dtype, e.op, (kind, *map(self._value, e.args[1:])))
         moves = e.op in POINTER_OFFSETS  # these move elements whatever their bits mean
         if (self._is_small(e.dtype) or any(small)) and e.op != "if_then_else" and not moves:
             self._refuse(e)

@@ -194,6 +194,15 @@ def test_memory_whose_address_is_taken_keeps_its_type(dtype: str, legalize: Func
 
 
 @every
+def test_pointers_count_elements_of_their_type(dtype: str, legalize: FunctionPass) -> None:
+    func = parse_func(f"""\
+def main(A: Buffer((8,), {dtype})):
+    call_extern("f", tvm_access_ptr({dtype}(0.0), A, 2, 6, 1, dtype=handle), dtype=int32)
+""")
+    assert legalize(func) is func
+
+
+@every
 def test_masked_accesses_and_scalar_parameters(
     dtype: str, legalize: FunctionPass, same_result: SameResult
 ) -> None:

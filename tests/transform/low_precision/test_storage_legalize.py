@@ -106,6 +106,21 @@ def test_what_is_refused(dtype: str, compute: FunctionPass, storage: FunctionPas
 
 
 @every
+def test_pointers_count_elements_of_the_same_size(
+    dtype: str, compute: FunctionPass, storage: FunctionPass
+) -> None:
+    before = parse_func(f"""\
+def main(A: pointer({dtype})):
+    attrs(target="cpu")
+    call_extern("f", tvm_access_ptr({dtype}(0.0), A, 2, 6, 1, dtype=handle), dtype=int32)
+""")
+    after = Sequential((compute, storage))(before)
+    bits = bits_type(DType(dtype))
+    assert f"tvm_access_ptr({bits}(0), A, 2, 6, 1, dtype=handle)" in to_text(after)
+    assert small_left(after) == []
+
+
+@every
 def test_what_else_lies_in_its_memory(
     dtype: str, compute: FunctionPass, storage: FunctionPass
 ) -> None:
