@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
 from autosched.arguments import found
-from autosched.tir.dtype import DType, TypeLike
-from autosched.tir.expr import BufferLoad, Expr, IterVar, Scalar, Var, pointer
+from autosched.tir.dtype import DType, TypeLike, handle
+from autosched.tir.expr import BufferLoad, Call, Expr, IterVar, Scalar, Var, pointer
 from autosched.tir.given import all_of, text
-from autosched.tir.op import as_expr
+from autosched.tir.op import add, as_expr, const, mul, sub
+
+ACCESS_MODES = {"r": 1, "w": 2, "rw": 3}
+"""The masks of `tvm_access_ptr`: bit 0 for a call that reads there, bit 1 for one that writes."""
 
 
 class Buffer:
@@ -82,7 +86,8 @@ class Buffer:
         )
 
     in_expressions: ClassVar[str] = (
-        "buffer[i] is an element, te.address_of(buffer[i]) its address, buffer.data its pointer"
+        "buffer[i] is an element, te.address_of(buffer[i]) its address, "
+        'buffer.access_ptr("r") a pointer'
     )
     __iter__: ClassVar[None] = None
 
@@ -92,6 +97,34 @@ class Buffer:
         if not isinstance(indices, tuple):
             indices = (indices,)
         return BufferLoad(self, tuple(map(as_expr, indices)))
+
+    def access_ptr(
+        self, mode: str, *, offset: Expr | int = 0, extent: Expr | int | None = None
+    ) -> Call:
+        """The address of element `offset` for a call that reads ("r"), writes ("w") or does both.
+
+            te.call_extern("f", ins[0].access_ptr("r"), outs[0].access_ptr("w"))
+
+        What is only read through is no output of a kernel; a plain `buffer.data` always is, because
+        nothing says what the call does with it. The call stays within `extent` elements, all up to
+        the buffer's end unless they are given. Offset and extent count elements of memory, from the
+        buffer's first one on. Raises ValueError for another mode, TypeError for what is no integer.
+        """
+        what = f"access_ptr of {self.name}"
+        if not isinstance(mode, str) or mode not in ACCESS_MODES:
+            raise ValueError(f"{what}: expected one of {', '.join(ACCESS_MODES)}, {found(mode)}")
+        ahead = _integer(f"{what}: offset", offset)
+        start = ahead if self.elem_offset is None else add(self.elem_offset, ahead)
+        reach = sub(self._reach(), ahead) if extent is None else _integer(f"{what}: extent", extent)
+        args = const(0, self.dtype), self.data, start, reach, const(ACCESS_MODES[mode])
+        return Call(handle, "tvm_access_ptr", args)
+
+    def _reach(self) -> Expr:
+        """The number of elements of memory from the first element of the buffer to its last."""
+        if not self.strides:
+            return reduce(mul, self.shape, const(1))
+        steps = (mul(sub(n, 1), step) for n, step in zip(self.shape, self.strides, strict=True))
+        return reduce(add, steps, const(1))
 
     def __repr__(self) -> str:
         shape = ", ".join(map(repr, self.shape))

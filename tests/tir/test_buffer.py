@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from autosched.tir import op
@@ -41,6 +43,39 @@ def test_axis_separators_lie_between_dimensions(separators: tuple[int, ...]) -> 
         decl_buffer((2, 3, 4), axis_separators=separators)
 
 
+N = Var("n")
+
+
+@pytest.mark.parametrize(
+    ("buffer", "given", "shown"),
+    [
+        (decl_buffer((4, 8), name="A"), {}, "0.0, A, 0, 32, 1"),
+        (decl_buffer((4, 8), name="A"), {"offset": 8}, "0.0, A, 8, 24, 1"),
+        (decl_buffer((4, 8), name="A"), {"offset": 8, "extent": 2}, "0.0, A, 8, 2, 1"),
+        (decl_buffer((4, N), name="A"), {"offset": N}, "0.0, A, n, 4 * n - n, 1"),
+        (decl_buffer((), name="A"), {}, "0.0, A, 0, 1, 1"),
+        (
+            decl_buffer((4, 8), "int8", "A", elem_offset=N),
+            {"offset": 1},
+            "int8(0), A, n + 1, 31, 1",
+        ),
+        (decl_buffer((4, 8), name="A", strides=(N, 1)), {}, "0.0, A, 0, 1 + 3 * n + 7, 1"),
+    ],
+)
+def test_access_pointers(buffer: Buffer, given: dict[str, Any], shown: str) -> None:
+    assert to_text(buffer.access_ptr("r", **given)) == f"tvm_access_ptr({shown}, dtype=handle)"
+
+
+def test_access_modes() -> None:
+    a = decl_buffer((4,), name="A")
+    masks = [a.access_ptr(mode).args[-1] for mode in ("r", "w", "rw")]
+    assert list(map(repr, masks)) == ["1", "2", "3"]
+    with pytest.raises(ValueError, match="access_ptr of A: expected one of r, w, rw, found 'x'"):
+        a.access_ptr("x")
+    with pytest.raises(TypeError, match=r"access_ptr of A: offset: expected an integer"):
+        a.access_ptr("r", offset=0.5)  # type: ignore[arg-type]  # what the check is for
+
+
 def test_regions_of_seed_document_002() -> None:
     """It makes them of (min, extent) pairs that are the (begin, end) of what it means."""
     a = decl_buffer((8, 8), name="A")
@@ -69,5 +104,5 @@ def test_buffers_are_not_iterated() -> None:
     """It never ended."""
     with pytest.raises(TypeError, match="not iterable"):
         iter(decl_buffer((4,)))
-    with pytest.raises(TypeError, match=r"found Buffer .*, buffer\.data its pointer"):
+    with pytest.raises(TypeError, match=r"found Buffer .* its address, buffer"):
         op.as_expr(decl_buffer((4,)))

@@ -34,9 +34,11 @@ def extern(
     by default that of the inputs when they agree. The function returns a statement or a call.
 
         def call(ins, outs):
-            return te.call_extern("sort", ins[0].data, outs[0].data)
+            return te.call_extern("sort", ins[0].access_ptr("r"), outs[0].access_ptr("w"))
 
         C = te.extern((n,), [A], call)
+
+    An input whose address a call gets without `access_ptr("r")` counts as written.
     """
     what = f"te.extern {text('te.extern: a name', name)}"
     function(f"{what}: fcompute", fcompute, "lambda ins, outs: te.call_extern('f', ins[0].data)")

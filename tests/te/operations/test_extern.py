@@ -1,15 +1,37 @@
 """te.extern: outputs, types and buffers."""
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from autosched import te
+from autosched.driver import build, lower
+from autosched.runtime.cpu import load, register_extern
+from autosched.target import cpu_target
 from autosched.te.operations.operation import ExternOp
+from autosched.tir import interp
 from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr
 from autosched.tir.stmt import Evaluate
+
+
+def _copy_bytes(source: int, target: int, size: int) -> int:
+    ctypes.memmove(target, source, size)
+    return 0
+
+
+def _copy_elements(source: Any, target: Any, size: int) -> int:
+    target[: size // target.itemsize] = source[: size // target.itemsize]
+    return 0
+
+
+_COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+register_extern("copy_bytes", _COPY(_copy_bytes))
+interp.register_extern("copy_bytes", _copy_elements)
 
 
 def _call(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Expr:
@@ -61,3 +83,28 @@ def test_forms_of_arguments() -> None:
     with pytest.raises(ValueError, match=r"no statement and no call, found 5 \(int\)"):
         te.extern((4,), [A], lambda ins, outs: 5)
     assert te.extern(4, [A], _call).shape == B.shape  # as in te.placeholder
+
+
+def _copied(start: int) -> Callable[[Sequence[Buffer], Sequence[Buffer]], Expr]:
+    def call(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Expr:
+        source, target = ins[0].access_ptr("r", offset=start), outs[0].access_ptr("w", offset=start)
+        return te.call_extern("copy_bytes", source, target, (36 - start) * ins[0].dtype.bytes)
+
+    return call
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2", "bool", "int8", "int64"])
+@pytest.mark.parametrize("start", [0, 9])
+def test_access_pointers_say_what_is_only_read(dtype: str, start: int) -> None:
+    A = te.placeholder((4, 9), dtype, name="A")
+    B = te.extern((4, 9), [A], _copied(0), name="B")
+    C = te.extern((4, 9), [B], _copied(start), name="C")
+    args = te.create_schedule(C.op), [A, C], cpu_target()
+    kernel = load(build(*args))
+    a = np.random.default_rng(0).integers(0, 2, (4, 9)).astype(DType(dtype).numpy)
+    a.flags.writeable = False
+    rows = slice(start // 9, None)
+    np.testing.assert_array_equal(kernel(a)[rows], a[rows])  # C is made, A may be read-only
+    out = np.zeros_like(a)
+    interp.run(lower(*args), [a, out])
+    np.testing.assert_array_equal(out[rows], a[rows])
