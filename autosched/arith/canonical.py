@@ -247,7 +247,7 @@ def _kept(self: CanonicalSimplifier, e: Any) -> Sum:
 
     The operands of the node are made canonical.
     """
-    if e.__class__ is IntImm:
+    if e.__class__ is IntImm or e.__class__ is Var:
         return lone(e)
     result = self.children(e)
     if result.__class__ is e.__class__ and result.__class__ is not Cast:

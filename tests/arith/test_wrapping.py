@@ -48,8 +48,10 @@ from autosched.tir.expr import (
 )
 from autosched.tir.interp_math import trunc_div, trunc_mod, wrap
 from autosched.tir.printer import to_text
+from autosched.tir.stmt import BufferStore, LetStmt, nop
 from autosched.tir.walk import substitute
 from kit.seeds import each_seed
+from kit.stmts import func_of
 from kit.te import compute_of
 from kit.types import Array
 
@@ -331,3 +333,24 @@ def test_compiled_kernels_compute_what_numpy_does(dtype: str, lanes: int) -> Non
     load(build_func(func, TARGET))(*arrays, *found)
     for (e, expected), array in zip(wanted, found):
         np.testing.assert_array_equal(array, expected, err_msg=f"compiled {e!r}")
+
+
+def test_a_variable_whose_value_may_wrap_as_a_sum() -> None:
+    """Written out, the sum of its value needs more than an int64: it stays one term."""
+    t, v = decl_buffer((8,), "int64", "t"), Var("v", "int64")
+    limit = op.const(1000, "int64")
+    value = op.floormod(t[1] - op.const(2, "int64") + op.const(-1, "int64"), limit)
+    bound = LetStmt(v, value, nop())  # v is data from here on
+    analyzer = Analyzer()
+    analyzer.bind(v, bound.value)
+    made = analyzer.simplify(op.floormod(t[4] * op.const(4, "int64") + v * -2, limit))
+    C = decl_buffer((1,), "int64", "C")
+    store = LetStmt(v, value, BufferStore(C, made, (IntImm(0),)))
+    func = func_of(store, t, C)
+    for first, second in ((2**62, 5), (-(2**63), 2**63 - 1), (7, -(2**63) + 2)):
+        numbers = np.array([0, first, 0, 0, second, 0, 0, 0], np.int64)
+        x = wrap(wrap(first - 3, DType("int64")) % 1000, DType("int64"))
+        wanted = wrap(wrap(second * 4, DType("int64")) - 2 * x, DType("int64")) % 1000
+        out = np.zeros(1, np.int64)
+        interp.run(func, [numbers, out])
+        assert out[0] == wanted
