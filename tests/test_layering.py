@@ -125,6 +125,7 @@ ROOMS = {
         "bounds": {"operations", "relations"},
         "schedule": {"operations", "relations", "bounds", "intrin"},
         "lowering": {"operations", "relations", "bounds", "intrin", "schedule"},
+        "hybrid": {"operations"},
     },
     "autosched.transform": {
         "framework": set(),

@@ -4,6 +4,7 @@ from operator import add as add
 from operator import mul as multiply
 from operator import sub as subtract
 
+from autosched.te import hybrid
 from autosched.te.bounds.scan_fix_point import scan_fix_points
 from autosched.te.intrin.registry import statements as tensor_instruction
 from autosched.te.operations import elementwise as elementwise
@@ -168,6 +169,7 @@ __all__ = [
     "floordiv",
     "floormod",
     "fmod",
+    "hybrid",
     "hypot",
     "if_then_else",
     "indexdiv",

@@ -27,7 +27,6 @@ OF_TE = {
     "equal": "te.eq(a, b)",
     "extern_primfunc": "te.extern",
     "gradient": "te.compute, of the derivative that you write down",
-    "hybrid": "te.compute, or te.scan for what is computed step by step",
     "inf": 'float("inf")',
     "infinity": 'float("inf")',
     "logaddexp": "te.max(a, b) + te.log1p(te.exp(-te.abs(a - b)))",
