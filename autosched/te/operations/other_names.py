@@ -9,9 +9,13 @@ from autosched.words import missing
 
 OF_TE = {
     "AXIS_SEPARATOR": "te.decl_buffer(..., axis_separators=[1])",
+    "BaseComputeOp": "te.ComputeOp or te.TensorComputeOp",
     "Cast": "te.cast(dtype, value)",
+    "HybridOp": "te.ExternOp, which te.hybrid.script makes",
     "IterVar": "te.reduce_axis and te.thread_axis make them (autosched.tir.expr.IterVar)",
     "Select": "te.select(condition, a, b)",
+    "SpecializedCondition": "a schedule for each case, and an `if` of Python's between kernels",
+    "TensorSlice": "A[i, j] itself, an expression",
     "Var": "te.var makes them (autosched.tir.expr.Var)",
     "argmax": "te.comm_reducer of pairs (place, value)",
     "argmin": "te.comm_reducer of pairs (place, value)",
@@ -19,8 +23,11 @@ OF_TE = {
     "call_intrin": "te.call_extern, or the function of its name",
     "call_packed": "te.call_extern(name, ...)",
     "call_pure_extern": "te.call_extern(name, ..., dtype=...)",
+    "ceildiv": "(a + b - 1) // b",
     "clip": "te.max(te.min(x, high), low)",
     "convert": "the number itself, or te.const(value, dtype)",
+    "create_specialized_condition": "a schedule for each case, and an `if` of Python's between "
+    "kernels",
     "create_prim_func": "autosched.driver.lower(schedule, [A, B], autosched.target.cpu_target())",
     "cumsum": "te.scan, or te.sum(A[k], axis=k, where=k <= i)",
     "dot": "te.sum(A[i, k] * B[k, j], axis=k)",
@@ -35,6 +42,7 @@ OF_TE = {
     "maximum": "te.max(a, b)",
     "mean": "te.sum(A[k], axis=k), divided in the tensor that reads it",
     "minimum": "te.min(a, b)",
+    "mod": "te.truncmod(a, b), or te.floormod for Python's %",
     "not_equal": "te.ne(a, b)",
     "relu": "te.max(x, 0)",
     "tag_scope": "te.compute(..., tag=...)",

@@ -150,6 +150,8 @@ def check_config(
 def _unknown_key(key: Any, keys: Collection[str]) -> str:
     close = difflib.get_close_matches(str(key), keys, 1, _ALIKE)
     hint = f". Did you mean {close[0]!r}?" if close else ""
+    if key == "tir.detect_global_barrier":
+        hint = ". Blocks of a kernel do not wait for each other; compute it in two kernels"
     return f"unknown configuration key {key!r}; expected one of {', '.join(sorted(keys))}{hint}"
 
 

@@ -16,6 +16,7 @@ S: Any = te.create_schedule(B.op)
 
 CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: te.clip, r"autosched\.te has no attribute 'clip'; write te\.max\(te\.min\(x, high"),
+    (lambda: te.SpecializedCondition, "; write a schedule for each case, and an `if`"),
     (lambda: te.frobnicate, "autosched.te has no attribute 'frobnicate'$"),
     (lambda: A.T, r"'Tensor' object has no attribute 'T'; write te\.compute"),
     (lambda: A.nothing, "'Tensor' object has no attribute 'nothing'$"),
