@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from autosched.arguments import instance
+from autosched.arguments import found, instance, text
 from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import CompileError, ConfigError
 from autosched.layout import LayoutOption
+from autosched.state.dag import ComputeDAG
 from autosched.state.layout_rewrite import rewrite_layout
+from autosched.state.steps import Step
 from autosched.target import Target
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.tensor import Tensor
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from autosched.runtime.cpu import CpuArtifact
     from autosched.runtime.cuda_artifact import CudaArtifact
     from autosched.runtime.host import HostArtifact
-    from autosched.state.dag import ComputeDAG
-    from autosched.state.steps import Step
     from autosched.te.schedule.schedule import Schedule
 
 SCHEDULE_OPS = PassInfo("ScheduleOps")
@@ -71,8 +71,10 @@ def lower_func(func: PrimFunc, target: Target, lenient: bool = False) -> PrimFun
 def schedule_ops(sch: Schedule, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
     """Make the function of `sch`, the input of the pipeline, under the current PassContext.
 
-    The context's instruments see this as a pass ScheduleOps on an empty function.
+    The context's instruments see this as a pass ScheduleOps on an empty function. Raises
+    ConfigError for a name that is no text.
     """
+    text("name", name, "main")
     ctx = PassContext.current()
 
     def made(_: Program) -> PrimFunc:
@@ -128,8 +130,16 @@ def apply_steps(
     Inputs marked as layout free are stored as `layout` says (`state/layout_rewrite.py`). Raises
     ScheduleError naming the step when one is illegal.
     """
-    rewritten = rewrite_layout(dag, tuple(steps), layout)
+    rewritten = rewrite_layout(*_candidate(dag, steps), layout)
     return rewritten.dag.apply_steps(rewritten.steps)
+
+
+def _candidate(dag: ComputeDAG, steps: Iterable[Step]) -> tuple[ComputeDAG, tuple[Step, ...]]:
+    """The arguments of a candidate; ConfigError for what is no DAG, or no step."""
+    instance("dag", dag, ComputeDAG, "task.dag")
+    if not isinstance(steps, Iterable):
+        raise ConfigError(f"steps: expected a list of transform steps, {found(steps)}")
+    return dag, tuple(instance(f"steps[{k}]", step, Step) for k, step in enumerate(steps))
 
 
 def lower_for_features(
@@ -275,7 +285,7 @@ def build_steps(
 
     With FOR_PRE_TRANSFORMED the artifact says how its layout-free inputs must be stored.
     """
-    rewritten = rewrite_layout(dag, tuple(steps), layout)
+    rewritten = rewrite_layout(*_candidate(dag, steps), layout)
     artifact = build_func(lower_steps(rewritten.dag, rewritten.steps, target, name), target)
     if layout == LayoutOption.FOR_PRE_TRANSFORMED:
         artifact = artifact.with_layouts(rewritten.changes)
@@ -287,15 +297,17 @@ def build_host(program: PrimFunc | IRModule, target: Target, device: str = "cpu"
 
     `program` is flat: the result of `lower`, or the module of `lower_to_kernels`, whose kernels are
     left out. Arrays are on a device of the kind `device`. `runtime.host.load_host` loads the
-    result. Raises CompileError for a target other than the CPU.
+    result. Raises CompileError for a target other than the CPU, and ConfigError for what is no
+    function or module.
     """
     from autosched.runtime.host import host_artifact, prepared
     from autosched.transform.pipeline import host_pipeline
 
     if _checked(target).kind != "cpu":
         raise CompileError(f"build_host makes code for the CPU, the target is {target}")
-    module = IRModule({program.name: program}) if isinstance(program, PrimFunc) else program
-    module, signatures = prepared(module)
+    if isinstance(program, PrimFunc):
+        program = IRModule({program.name: program})
+    module, signatures = prepared(instance("program", program, IRModule, "lower_to_kernels(func)"))
     return host_artifact(Sequential(host_pipeline(device), "host")(module), signatures, target)
 
 

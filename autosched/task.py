@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from autosched.arguments import found, mapping
+from autosched.arguments import found, integer, mapping
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
 from autosched.lowering import NO_LOWERING, Lowering
@@ -389,8 +389,9 @@ class Task:
     def inputs(self, seed: int = 0) -> list[Array]:
         """The input arrays: random, the same for the same seed, except for chosen inputs.
 
-        Raises ConfigError when a chosen input does not fit.
+        Raises ConfigError when a chosen input does not fit, and for a seed below 0.
         """
+        integer("seed", seed, 0)
         arrays = self.workload.inputs(seed)
         if not self.chosen_inputs:
             return arrays
@@ -399,7 +400,10 @@ class Task:
         return replace_inputs(self.chosen_inputs, inputs, arrays, index_values(tensors), seed)
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs that NumPy computes from `inputs`."""
+        """The outputs that NumPy computes from `inputs`. Raises ConfigError for another number."""
+        wanted = [t.name for t in self.tensors[: -self.num_outputs]]
+        if not isinstance(inputs, Sequence) or len(inputs) != len(wanted):
+            raise ConfigError(f"inputs: expected arrays for {', '.join(wanted)}, {found(inputs)}")
         return self.workload.reference(inputs)
 
 

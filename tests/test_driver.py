@@ -1,5 +1,6 @@
 """Steps to schedules, TIR and object code, with and without a layout rewrite."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from autosched.driver import (
     build_cuda_func,
     build_func,
     build_host,
+    build_steps,
     lower,
     lower_steps,
 )
@@ -86,6 +88,24 @@ def test_a_schedule_by_hand_becomes_kernels_for_a_gpu() -> None:
 def test_what_is_no_function_is_not_compiled() -> None:
     with pytest.raises(ConfigError, match=r"func: expected a PrimFunc, found 3 \(int\)"):
         build_func(3, cpu_target())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("way", "given", "message"),
+    [
+        (lower_steps, {"dag": None}, r"dag: expected a ComputeDAG, e\.g\. task.* found None"),
+        (lower_steps, {"steps": None}, "steps: expected a list of transform steps, found None"),
+        (build_steps, {"steps": "xy"}, r"steps\[0\]: expected a Step, found 'x'"),
+        (build_steps, {"name": 3}, r"name: expected a text, e\.g\. 'main', found 3"),
+        (build_host, {"program": None}, "program: expected an IRModule, .* found None"),
+    ],
+)
+def test_objects_of_wrong_types(
+    dag: ComputeDAG, way: Callable[..., object], given: dict[str, Any], message: str
+) -> None:
+    candidate = {} if way is build_host else {"dag": dag, "steps": ()}
+    with pytest.raises(ConfigError, match=message):
+        way(**{**candidate, "target": cpu_target(), **given})
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda", None])

@@ -325,3 +325,11 @@ def test_functions_of_a_records_inputs_run_only_where_they_are_trusted(
             spoken_of.inputs()
     with user_file.trusting():
         assert len(task.inputs()) == 2
+
+
+def test_seeds_and_inputs_of_a_reference_are_checked() -> None:
+    task = matmul()
+    with pytest.raises(ConfigError, match="seed: expected at least 0, found -1"):
+        task.inputs(-1)
+    with pytest.raises(ConfigError, match=r"inputs: expected arrays for A, B, found \[\] \(list\)"):
+        task.reference([])

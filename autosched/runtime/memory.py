@@ -24,7 +24,8 @@ def empty(
         >>> autosched.empty((2, 3), "float16").shape
         (2, 3)
 
-    Raises TypeError for elements that are objects of Python.
+    Raises TypeError for elements that are objects of Python, and for a shape or an alignment
+    (bytes) that is none.
     """
     return maker(shape, dtype, alignment)()
 
@@ -36,7 +37,12 @@ def maker(
     kind = np.dtype(dtype)
     if kind.hasobject:  # bytes would be taken for addresses of objects
         raise TypeError(f"empty: expected a type of numbers, found {kind}")
-    extents = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
+    sizes = shape if isinstance(shape, Sequence) else (shape,)
+    if not all(isinstance(n, SupportsIndex) and operator.index(n) >= 0 for n in sizes):
+        raise TypeError(f"empty: expected a shape, e.g. (512, 512), found {shape!r}")
+    if not isinstance(alignment, int) or alignment < 1:
+        raise TypeError(f"empty: expected an alignment of at least 1 byte, found {alignment!r}")
+    extents = tuple(map(operator.index, sizes))
     return partial(_made, extents, kind, math.prod(extents) * kind.itemsize + alignment, alignment)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from autosched import arguments
+from autosched.errors import ConfigError
 from autosched.tir import interp_host
 from autosched.tir.buffer import Buffer
 from autosched.tir.dimension import as_dimension, solve
@@ -75,8 +76,14 @@ def run(
     `eager_select` checks the accesses in both values of a Select, both of which are executed after
     RewriteUnsafeSelect; without it only those of the chosen value. `watch` replaces `check_races`
     and asks for more checks (`interp_watch.py`). Raises ValueError for arguments that do not fit,
-    and InterpreterError, with thread and statement as notes, for behaviour that is undefined.
+    ConfigError for objects of other types, and InterpreterError, with thread and statement as
+    notes, for behaviour that is undefined.
     """
+    arguments.instance("interp.run: func", func, PrimFunc, "lower(schedule, [A, B], target)")
+    if not isinstance(arrays, Sequence):
+        raise ConfigError(f"interp.run: arrays: expected a list, {arguments.found(arrays)}")
+    if watch is not None:
+        arguments.instance("interp.run: watch", watch, Watch)
     scopes = {
         e.args[0].value
         for e in all_exprs(func.body)

@@ -249,6 +249,21 @@ def test_empty_of_objects(dtype: Any) -> None:
         aligned_empty((2,), dtype)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"shape": None}, r"expected a shape, e\.g\. \(512, 512\), found None"),
+        ({"shape": "44"}, "expected a shape, .* found '44'"),
+        ({"shape": (4, -1)}, r"expected a shape, .* found \(4, -1\)"),
+        ({"alignment": 0}, "expected an alignment of at least 1 byte, found 0"),
+        ({"alignment": 0.5}, r"expected an alignment of at least 1 byte, found 0\.5"),
+    ],
+)
+def test_empty_of_no_shape_or_alignment(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=f"empty: {message}"):
+        aligned_empty(**{"shape": (4,), **given})
+
+
 def test_aligned_empty() -> None:
     for dtype in (np.float32, np.int8, np.float64):
         array = aligned_empty((3, 5), dtype)

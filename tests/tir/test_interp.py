@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from autosched import te
+from autosched.errors import ConfigError
 from autosched.tir import interp, op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType, float32, handle, int32
@@ -314,6 +317,18 @@ def test_symbolic_sizes_come_from_arrays_and_scalars(tir: type[Programs]) -> Non
     np.testing.assert_array_equal(b, np.stack([a, a], 1))
     with pytest.raises(ValueError, match=r"B is float32 of shape \(3, 4\)"):
         interp.run(func, [a, b, 4])
+
+
+def test_objects_of_wrong_types() -> None:
+    func: Any = parse_func("def main(n: int32):\n    ret(n)\n")
+    for given, message in (
+        ((None, []), r"interp\.run: func: expected a PrimFunc, e\.g\. lower.* found None"),
+        ((func, None), r"interp\.run: arrays: expected a list, found None"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            interp.run(*given)
+    with pytest.raises(ConfigError, match=r"interp\.run: watch: expected a Watch, found True"):
+        interp.run(func, [1], watch=True)  # type: ignore[arg-type]  # what the check is for
 
 
 def test_arguments_are_checked(tir: type[Programs]) -> None:
