@@ -309,7 +309,7 @@ def test_threads_that_run_once_are_not_around_an_unrolled_loop(columns: int) -> 
     candidate = steps_from_json([*steps, ["AN", 1, 2, 6], ["AN", 1, 3, 1]])
     for features in SETS:
         (rows, _) = batched_features(task.dag, task.target, features).rows_of([candidate] * 2)
-        assert rows is not None and _bits(rows) == _bits(_one(task, candidate, True, features))
+        assert rows is not None and bits(rows) == bits(rows_of_one(task, candidate, features, True))
 
 
 @pytest.mark.parametrize("limit", [1024, 8192])
