@@ -225,6 +225,11 @@ def test_inputs_that_are_stored_in_another_order(fresh: str, dtype: str) -> None
         op(a, b)
     with pytest.raises(ConfigError, match=r"a registered operator \(stored\), found 'other'"):
         autosched.torch.prepare("other", a, b)
+    with pytest.raises(ConfigError, match=r"expected a registered operator .*, found \[\]"):
+        autosched.torch.prepare([], a, b)  # type: ignore[arg-type]  # what the check is for
+    for given, told in (((a,), "Tensor"), ((a, None), "Tensor, NoneType"), ((), "nothing")):
+        with pytest.raises(MeasureError, match=f"expected tensors for A, B, found {told}"):
+            autosched.torch.prepare("stored", *given)
 
 
 @pytest.mark.parametrize(

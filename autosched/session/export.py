@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from autosched import arguments
 from autosched.candidate import build_candidate
 from autosched.codegen.c_words import HEADERS
 from autosched.codegen.known_cpu import ask_llvm
@@ -64,7 +65,7 @@ class ExportOptions:
     by name, that such a function serves with the nearest tuned schedule that is legal. `archs` are
     the CUDA architectures to compile for; default: the recorded one. `check` runs CUDA kernels in
     the interpreter first and compares with NumPy. `force` replaces files that no earlier export
-    wrote.
+    wrote. Raises ConfigError for values of other types.
     """
 
     name: str = ""
@@ -73,6 +74,17 @@ class ExportOptions:
     archs: tuple[str, ...] = ()
     check: bool = True
     force: bool = False
+
+    def __post_init__(self) -> None:
+        arguments.instance("name", self.name, str, "'matmul'")
+        for name in ("dispatch", "check", "force"):
+            arguments.flag(name, getattr(self, name))
+        for name, kind in (("also", Mapping), ("archs", str)):
+            given = getattr(self, name)
+            if isinstance(given, str) or not isinstance(given, Sequence):
+                raise ConfigError(f"{name}: expected a list, {arguments.found(given)}")
+            for k, each in enumerate(given):
+                arguments.instance(f"{name}[{k}]", each, kind)
 
 
 def export(
@@ -86,7 +98,8 @@ def export(
     Nothing is written unless all can be. `environments` are those of the records' files. Raises
     ConfigError, CompileError, ScheduleError, or MeasureError for a CUDA kernel that is wrong.
     """
-    options = options or ExportOptions()
+    options = ExportOptions() if options is None else options
+    arguments.instance("options", options, ExportOptions, "ExportOptions(name='matmul')")
     _require_no_file(folder)
     notes: list[str] = []
     candidates = _candidates(records, notes)

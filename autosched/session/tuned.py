@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from autosched.arguments import found
 from autosched.candidate import build_candidate, build_cuda_candidate
 from autosched.codegen.cubin_cache import cubin_cache
 from autosched.display.frame import frame_of, rows_of
@@ -101,6 +102,8 @@ class TunedKernel:
         CUDA source, cubin, PTX and a module. Notes for the user are Python warnings. Raises
         ConfigError, CompileError or ScheduleError.
         """
+        if not isinstance(folder, str | os.PathLike):
+            raise ConfigError(f"folder: expected the path of a folder, {found(folder)}")
         environment = fingerprint()
         key = fingerprint_hash(environment)
         record = replace(self.record, environment=self.record.environment or key)

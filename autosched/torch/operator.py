@@ -93,8 +93,15 @@ class Operator:
         """The inputs as the kernel for them expects them stored.
 
         Those that are stored in another order are copied, the others returned as they are. Raises
-        MeasureError where there is no kernel for these shapes.
+        MeasureError for what are no tensors, and where there is no kernel for these shapes.
         """
+        all_tensors = all(isinstance(t, torch.Tensor) for t in tensors)
+        if len(tensors) != len(self.inputs) or not all_tensors:
+            kinds = ", ".join(type(t).__name__ for t in tensors) or "nothing"
+            raise MeasureError(
+                f"{self.name}: expected tensors for {', '.join(self.inputs)}, found {kinds}",
+                stage="run",
+            )
         variant = self._stored.get(self._key(tensors))
         if variant is None:
             raise self._unknown(tensors)

@@ -116,7 +116,7 @@ def prepare(name: str, *tensors: Any) -> tuple[Any, ...]:
     input once, not at every call. Other inputs are returned as they are. Raises ConfigError for an
     unknown operator, MeasureError where it has no kernel for these shapes.
     """
-    if name not in _operators:
+    if not isinstance(name, str) or name not in _operators:
         known = ", ".join(_operators) or "there is none yet"
         raise ConfigError(f"name: expected a registered operator ({known}), found {name!r}")
     return _operators[name][1].prepare(*tensors)

@@ -36,6 +36,30 @@ def test_the_best_kernel_is_exported_with_its_record(
     assert contents.records[0].environment in contents.environments
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"name": 3}, r"name: expected a str, e\.g\. 'matmul', found 3"),
+        ({"dispatch": 1}, "dispatch: expected True or False, found 1"),
+        ({"also": {"M": 8}}, "also: expected a list, found"),
+        ({"also": [8]}, r"also\[0\]: expected a Mapping, found 8"),
+        ({"archs": "sm_80"}, "archs: expected a list, found 'sm_80'"),
+        ({"archs": [80]}, r"archs\[0\]: expected a str, found 80"),
+    ],
+)
+def test_options_of_wrong_types(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ExportOptions(**given)
+
+
+def test_what_is_no_folder_and_no_options(tmp_path: Path) -> None:
+    best: Any = TunedKernel(matmul(8), record(matmul(8), tiled(8)))
+    with pytest.raises(ConfigError, match="folder: expected the path of a folder, found None"):
+        best.export(None)
+    with pytest.raises(ConfigError, match=r"options: expected an ExportOptions, e\.g\. .* found 3"):
+        best.export(tmp_path / "out", 3)
+
+
 def test_a_disk_that_becomes_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
