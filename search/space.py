@@ -14,6 +14,7 @@ from autosched.errors import ConfigError
 from autosched.search.initial import Rng
 from autosched.search.neighbour import neighbour
 from autosched.search.options import SearchOptions
+from autosched.search.rules.custom import rules_of
 from autosched.search.rules.protocol import Context, SketchRule
 from autosched.search.sample import Sampler
 from autosched.search.sketch import generate_sketches
@@ -67,7 +68,7 @@ class SearchSpace:
                 target.shared_memory_limit,
                 vector_registers=target.vector_registers,
             ),
-            custom_rules,
+            rules_of(custom_rules),
             warning,
         )
 

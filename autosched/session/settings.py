@@ -23,7 +23,7 @@ from autosched.search.options import OURS, SearchOptions
 from autosched.search.own_model import Model, any_cost_model
 from autosched.search.own_policy import Policy, Tools, own_policies
 from autosched.search.progress import Observer
-from autosched.search.rules.custom import require_rule
+from autosched.search.rules.custom import rules_of
 from autosched.search.rules.protocol import SketchRule
 from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
@@ -154,7 +154,7 @@ class TuneSettings:
             early_stopping=_optional(self.early_stopping, _from_one, "early_stopping"),
             features=arguments.one_of("features", self.features, list(FEATURE_SETS)),
             search=_options("search", self.search, SearchOptions(), example),
-            sketch_rules=_rules(self.sketch_rules),
+            sketch_rules=rules_of(self.sketch_rules),
             policy=own_policies(self.policy, "policy"),
         )
 
@@ -208,14 +208,6 @@ class TuneSettings:
             messages=messages,
             overwrite=self.force,
         )
-
-
-def _rules(rules: Any) -> tuple[SketchRule, ...]:
-    if not isinstance(rules, list | tuple):
-        raise ConfigError(f"sketch_rules: expected a list of rules, {arguments.found(rules)}")
-    for index, rule in enumerate(rules):
-        require_rule(rule, f"number {index}")
-    return tuple(rules)
 
 
 def _devices(devices: Any) -> Sequence[int | str] | str:

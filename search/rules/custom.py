@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autosched.arguments import found
 from autosched.errors import ConfigError
@@ -28,6 +29,15 @@ def load_rules(specs: Sequence[str]) -> tuple[SketchRule, ...]:
         for rule in many:
             require_rule(rule, spec)
             rules.append(rule)
+    return tuple(rules)
+
+
+def rules_of(rules: Any) -> tuple[SketchRule, ...]:
+    """`rules`, which must be a list of sketch rules; else ConfigError."""
+    if not isinstance(rules, list | tuple):
+        raise ConfigError(f"sketch_rules: expected a list of rules, {found(rules)}")
+    for index, rule in enumerate(rules):
+        require_rule(rule, f"number {index}")
     return tuple(rules)
 
 

@@ -82,3 +82,16 @@ def test_wrong_arguments_are_told_in_words(
 def test_options_that_are_none(make_task: MakeTask) -> None:
     with pytest.raises(ConfigError, match=r"^options: expected a SearchOptions, found \{\} "):
         SearchSpace(make_task("matmul"), {})  # type: ignore[arg-type]  # a mapping
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (None, "^sketch_rules: expected a list of rules, found None$"),
+        ("mine", r"^sketch_rules: expected a list of rules, found 'mine' \(str\)$"),
+        ([3], "^sketch_rules: number 0: expected a rule with a name, condition"),
+    ],
+)
+def test_what_are_no_rules(rules: Any, message: str, make_task: MakeTask) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SearchSpace(make_task("matmul"), custom_rules=rules)
