@@ -62,6 +62,7 @@ class Body:
         self._inputs: Collection[Buffer] = ()
         self._variables: dict[str, Buffer] = {}
         self._loops: set[str] = set()
+        self._params: set[str] = set()
         self._shared: set[str] = set()
         self._times: Counter[str] = Counter()
         self._made: list[Buffer] = []
@@ -72,9 +73,9 @@ class Body:
         """The statement, the outputs, and whether the function returns several of them."""
         self._inputs = inputs
         self._times = Counter(_assigned(tree))
-        own = {arg.arg for arg in ast.walk(tree.args) if isinstance(arg, ast.arg)}
+        self._params = {arg.arg for arg in ast.walk(tree.args) if isinstance(arg, ast.arg)}
         for name in self._times:
-            if name in own:
+            if name in self._params:
                 raise self._error(f"{name} is a parameter; give what is assigned to another name")
             self.known.pop(name, None)  # of the module
         *rest, last = tree.body
@@ -225,8 +226,6 @@ class Body:
         name = target.id
         if isinstance(value, Memory):
             return self._made_array(name, value, rest)
-        if name in self._loops:
-            raise self._error(f"{name} is the variable of a loop, which only the loop sets")
         if isinstance(self.known.get(name), Buffer) and name not in self._variables:
             raise self._error(f"{name} is an array; write {name}[...] = value")
         if name in self._variables:
@@ -327,8 +326,11 @@ class Body:
         if len(names) != len(values):
             raise self._error(f"{len(names)} names for the {len(values)} values of a loop")
         for name, value in zip(names, values, strict=True):
-            if not isinstance(name, ast.Name) or name.id in self._variables:
-                raise self._error(f"{ast.unparse(name)} cannot be the variable of a loop here")
+            if not isinstance(name, ast.Name):
+                raise self._error(f"{ast.unparse(name)} cannot be the variable of a loop")
+            if name.id in self._loops | self._params or name.id in self._times:
+                why = f"{name.id} has another meaning in the function, which the loop would change"
+                raise self._error(f"{why}; give its variable a name of its own")
             self.known[name.id] = value
             self._loops.add(name.id)
 
@@ -341,17 +343,22 @@ class Body:
         steps: list[Step] = []
         for item in items:
             values = item if isinstance(target, ast.Tuple) else (item,)
-            steps += [partial(self._bound, target, values), *body]
+            steps += [partial(self._bound, target, values), *body, partial(self._left, target)]
         return self._block([*steps, *rest])
+
+    def _left(self, target: ast.expr) -> None:
+        self._loops -= {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
     def _loop(self, target: ast.expr, loops: Loops, body: list[ast.stmt]) -> Stmt:
         names = target.elts if isinstance(target, ast.Tuple) else [target]
         extents = [_extent(*each) for each in loops.ranges]
-        rounds = [Var(ast.unparse(n), e.dtype) for n, e in zip(names, extents, strict=False)]
+        if len(names) != len(extents):
+            raise self._error(f"{len(names)} names for the {len(extents)} values of a loop")
+        rounds = [Var(ast.unparse(n), e.dtype) for n, e in zip(names, extents, strict=True)]
         with self._scope():
             values = [
                 add(begin, mul(v, step))
-                for v, (begin, _, step) in zip(rounds, loops.ranges, strict=False)
+                for v, (begin, _, step) in zip(rounds, loops.ranges, strict=True)
             ]
             self._bound(target, values)
             if loops.kind not in (ForKind.SERIAL, ForKind.UNROLLED):

@@ -121,6 +121,8 @@ def known_ahead(a: Any, weights: Any = WEIGHTS, clipped: bool = True) -> Any:
                 b[i] += a[i] * weight
         for more in WEIGHTS:
             b[i] = b[i] + more
+        for k, more in enumerate(WEIGHTS):
+            b[i] += more * k
         if clipped and len(weights) == 3:
             b[i] = min(max(b[i], 0.0), 4.0)
     return b
