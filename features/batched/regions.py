@@ -219,21 +219,19 @@ def _read_exactly(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> tupl
 
 
 class _Limited(NamedTuple):
-    """The index `given`, of which `part` does not exceed `limit`: `free` is the index without the
-    limit, in which the part occurs `times` times."""
+    """The index `given`, of which `part` does not exceed `limit`; `free` is without the limit."""
 
     given: Expr
     free: Expr
     part: Expr
     limit: int
-    times: int
 
 
 def _limited(e: Expr) -> _Limited | None:
     """The index with the one limit in it; None where there is none, or not in a sum of products."""
     match e:
         case Min(part, IntImm(limit)):
-            return _Limited(e, part, part, limit, 1)
+            return _Limited(e, part, part, limit)
         case Add(a, b):
             left, right = _limited(a), _limited(b)
             if left is not None and right is None:
@@ -243,8 +241,7 @@ def _limited(e: Expr) -> _Limited | None:
         case Mul(a, IntImm(factor)) if factor > 0:
             found = _limited(a)
             if found is not None:
-                times = found.times * factor
-                return found._replace(given=e, free=Mul(found.free, e.b), times=times)
+                return found._replace(given=e, free=Mul(found.free, e.b))
     return None
 
 
@@ -272,16 +269,14 @@ def _read(
     low, width, beyond = _span(nest, s, limited.free, axes, surplus, root)
     start, reach, _ = _span(nest, s, limited.part, axes, surplus, root)
     first, last = forms.ends(start)
-    odd = beyond | (last > limited.limit) | (first != 0) | bool(surplus)
+    within = (first == 0) & (np.maximum(last, reach) <= limited.limit) & (width + 1 < shape)
+    odd = beyond | ~within | bool(surplus)
     forms.refuse(stands & odd, "a limited index whose loops reach beyond the limit")
-    extent = width - limited.times * np.maximum(reach - limited.limit, 0) + 1
-    whole = extent >= shape
     still, size = _read_at(nest, s, e, axes, shape, surplus, root | stands)
     terms = {slot: masked(~stands, own) for slot, own in still.terms.items()}
     for slot, own in low.terms.items():
-        terms[slot] = terms.get(slot, ()) + masked(stands & ~whole, own)
-    base = np.where(stands, np.where(whole, 0, low.base), still.base)
-    return Form(terms, base), np.where(stands, np.where(whole, shape, extent), size)
+        terms[slot] = terms.get(slot, ()) + masked(stands, own)
+    return Form(terms, np.where(stands, low.base, still.base)), np.where(stands, width + 1, size)
 
 
 def _read_at(

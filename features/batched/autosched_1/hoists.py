@@ -25,7 +25,6 @@ from autosched.state.iterator import Annotation
 
 ALL_LOOPS = "a stage that may leave all loops of another"
 LIMIT = "a stage that leaves a loop with a limit of unrolling"
-ALIGNED = "aligned storage in several loops of a stage"
 
 
 def hoist(nest: Nest, population: Population) -> Population:
@@ -69,37 +68,15 @@ def _order(nest: Nest, population: Population, left: list[Ints]) -> list[Ints]:
     return found
 
 
-def _with_aligned(nest: Nest, population: Population, t: int) -> Ints:
-    """The loop of stage t that nothing leaves because aligned storage is in it, or -1.
-
-    Refuses candidates with several such loops.
-    """
-    forms, loops = nest.forms, nest.stages[t].loops
-    found = forms.full(-1)
-    for aligned, target, at in zip(
-        population.aligned, population.target, population.at, strict=True
-    ):
-        here = aligned & (target == t)
-        if here.any():
-            own = forms.full(-1)
-            for k, slot in enumerate(loops.slots):
-                own = np.where(here & (k <= at) & (forms.extents[slot] > 1), k, own)
-            forms.refuse((own >= 0) & (found >= 0) & (found != own), ALIGNED)
-            found = np.maximum(found, own)
-    return found
-
-
 class _Moves:
     """The moves of the stages.
 
-    `_full` has for each stage the loop that nothing leaves (`_with_aligned`). `left` has, by stage,
-    the outermost loop of its target that it leaves, or -1; `_gone` says where it has left all of
-    them.
+    `left` has, by stage, the outermost loop of its target that it leaves, or -1; `_gone` says where
+    it has left all of them.
     """
 
     def __init__(self, nest: Nest, population: Population) -> None:
         self._nest, self._population = nest, population
-        self._full = [_with_aligned(nest, population, t) for t in range(len(nest.ops.stages))]
         self._at: list[Ints] = []
         self.left: list[Ints] = []
         self._gone: list[Flags] = []
@@ -152,7 +129,7 @@ class _Moves:
             runs = forms.extents[loops.slots[k]] > 1
             limited = (loops.unroll == k) & (nest.own_step[t] >= 0)
             still = (loops.kinds[k] != Annotation.PARALLEL) & ~self._held(s, t, k, inside)
-            still &= ~self._uses(inside, loops.slots[k]) & (self._full[t] != k)
+            still &= ~self._uses(inside, loops.slots[k]) & ~self._behind_aligned(s, t, k)
             leaves = now & runs & still
             forms.refuse(leaves & limited, LIMIT)
             left[leaves] = k
@@ -166,6 +143,19 @@ class _Moves:
         at[gone & (left >= 0) & ~outermost] = 0
         # Leaving a loop that runs once is no move: the stage stays unless it left another loop.
         at[here & (left < 0)] = self._population.at[s][here & (left < 0)]
+
+    def _behind_aligned(self, s: int, t: int, k: int) -> Flags:
+        """Where the body of loop k of stage t begins with aligned storage of a stage before s."""
+        forms, population = self._nest.forms, self._population
+        found: Flags = np.zeros(forms.count, bool)
+        for u in range(s):
+            here = population.aligned[u] & (population.target[u] == t) & (population.at[u] >= k)
+            if here.any():
+                for inner, slot in enumerate(self._nest.stages[t].loops.slots):
+                    if inner > k:  # a loop that runs once is none
+                        here = here & ((population.at[u] < inner) | (forms.extents[slot] == 1))
+                found |= here
+        return found
 
     def _inside(self, s: int) -> list[tuple[int, Flags]]:
         """The stages that move with stage s, itself included, and the candidates where they do."""
