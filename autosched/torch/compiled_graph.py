@@ -17,6 +17,7 @@ from autosched.target import make_target
 from autosched.torch.direct import Direct
 from autosched.torch.elementwise import BATCH_NORMS
 from autosched.torch.functional import NotFunctionalError, functional
+from autosched.torch.in_place import write_in_place
 from autosched.torch.matches import LeftOut, matches_of
 from autosched.torch.model_graph import Constants, arguments_of, traced
 from autosched.torch.number_inputs import number_inputs
@@ -89,6 +90,8 @@ class _Variant:
         self._call = graph
         if self.report.replaced:
             self._graph = self._replacement.finish()
+            write_in_place(self._graph.graph)
+            self._graph.recompile()
             self._call = partial(Direct(), self._graph)
             self._plain = {i: inputs[i].detach() for i in weights}  # no parameters
         self._places = {i: places[i] for i in weights if places[i] in read}

@@ -8,6 +8,7 @@ from typing import Any
 from autosched.errors import ConfigError
 from autosched.session.tuned import TunedKernel
 from autosched.target import make_target
+from autosched.torch.in_place import write_in_place
 from autosched.torch.matches import LeftOut, matches_of
 from autosched.torch.model_graph import Constants, exported
 from autosched.torch.recorded import best_by_computation, put_kernels
@@ -54,6 +55,8 @@ def with_kernels(
         raise _none_fits(len(matches), known.values(), report.left_out)
     results = replacement.results
     graph = replacement.finish()
+    write_in_place(graph.graph)
+    graph.recompile()
     return WithKernels(model, graph, results, example_inputs, named_inputs, report)
 
 

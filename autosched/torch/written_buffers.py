@@ -33,12 +33,12 @@ def return_own(graph: Any) -> None:
 
 def _whole(node: Node) -> Node:
     """The node whose memory `node` is a view of; itself where it is none."""
-    while node.op == "call_function" and not is_write(node) and _is_view(node.target):
+    while node.op == "call_function" and not is_write(node) and is_view(node.target):
         node = node.args[0]
     return node
 
 
-def _is_view(target: Any) -> bool:
+def is_view(target: Any) -> bool:
     """Whether the operation may return memory of its first argument."""
     returns = getattr(getattr(target, "_schema", None), "returns", ())
     return target is operator.getitem or any(r.alias_info is not None for r in returns)

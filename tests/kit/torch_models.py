@@ -156,6 +156,21 @@ class Cell(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
         return found[self.kind]
 
 
+class Cache(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A linear layer of all that was given so far, which a buffer keeps."""
+
+    cache: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear: Any = nn.Linear(4, 4)
+        self.register_buffer("cache", torch.zeros(6, 4))
+
+    def forward(self, x: Tensor, position: Tensor) -> Tensor:
+        self.cache.index_copy_(0, position, x)
+        return self.linear(self.cache)
+
+
 class Looking(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
     """An attention that keeps its weights to be looked at."""
 
