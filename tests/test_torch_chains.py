@@ -96,3 +96,19 @@ def test_what_follows_other_operations_is_theirs() -> None:
         "conv2d+sigmoid X[2, 3, 1, 1] W[4, 3, 1, 1] b[4]",
         "conv2d+add+mul+add X[2, 3, 4, 5] W[4, 3, 1, 1] b[4] R[2, 4, 5] R2[2, 4] R3[2, 12, 5]",
     ]
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (lambda x, number: (x * number.item() + 1).relu() * 2, ["add+relu+mul"]),
+        (lambda x, number: (x.abs() ** number.item()).exp() * 2, ["exp+mul"]),
+        (lambda x, number: F.leaky_relu(x * 2 + 1, number.item()) * 2, ["mul+add"]),
+        (lambda x, number: (x.softmax(-1) - number.item()).exp(), ["softmax"]),
+        (lambda x, number: (x[x > 0].sum() * x + x) * number, ["mul+add+mul"]),
+    ],
+)
+def test_numbers_that_depend_on_values_are_read_from_no_kernel(function: Any, kinds: Any) -> None:
+    """They were taken for tensors: an AttributeError."""
+    fast = agree(Calls(function).eval(), *drawn((2, 6)), torch.tensor(1.5))
+    assert [each.kind for each in fast.report.replaced] == kinds

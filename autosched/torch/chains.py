@@ -236,6 +236,7 @@ def _tensors(node: Any, given: dict[str, Any], last: Any, constants: Container[A
         return [given["input"]]
     shape = shape_of(last)
     truths = [each for each in node.all_input_nodes if is_truth(each)]
-    values = [each for each in node.all_input_nodes if each not in truths]
+    tensors = [each for each in node.all_input_nodes if value_of(each) is not None]
+    values = [each for each in tensors if each not in truths]
     under = [each for truth in truths for each in compared(truth, constants)]
     return sorted(dict.fromkeys([*values, *under]), key=lambda each: shape_of(each) != shape)

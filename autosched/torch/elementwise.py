@@ -122,6 +122,8 @@ def followed_by(
     The last of these has the result. `known` has the values of other nodes that the kernel
     computes. None where there is no rule.
     """
+    if any(value_of(each) is None for each in node.all_input_nodes):  # numbers, as of item()
+        return None
     if node.target in BATCH_NORMS:
         return _batch_norm(computation, before, node, constants)
     if node.target is PRELU:
