@@ -22,6 +22,7 @@ from kit.records import written_here
 torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
 pytestmark = pytest.mark.usefixtures("compiled_anew")
 from torch import fx  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import autosched.torch  # noqa: E402
 from autosched.torch import compiled_graph  # noqa: E402
@@ -112,6 +113,19 @@ def test_numbers_that_a_graph_is_given() -> None:
     for factor in (1.5, 2.5, 3.5, 2.5):
         same(compiled, model, y, factor)
     assert [kinds(each) for each in mine.reports] == [[], ["linear+mul"], []]
+
+
+def test_what_is_computed_again_for_gradients() -> None:
+    """PyTorch computed all of a model that calls torch.utils.checkpoint."""
+
+    def function(first: Any, second: Any, x: Tensor) -> Tensor:
+        y = checkpoint(lambda x: first(x).relu(), x, use_reentrant=False)
+        return second(y)
+
+    model, (x,) = filled(Calls(function, nn.Linear(3, 4), nn.Linear(4, 5))), drawn((2, 3))
+    mine = backend_for(model, x)
+    same(torch.compile(model, backend=mine), model, x)
+    assert kinds(mine.report) == ["linear+relu", "linear"] and not mine.report.left_out
 
 
 def test_the_attention_of_a_layer_of_pytorch() -> None:

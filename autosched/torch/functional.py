@@ -67,11 +67,21 @@ def _traced(graph: Any, inputs: Sequence[Any]) -> Any:
     """The graph of pure operations, which returns its inputs as they are then after its results."""
 
     def with_inputs(*given: Any) -> Any:
-        return fx.Interpreter(graph).run(*given), given
+        return _Inference(graph).run(*given), given
 
     run = dispatch_functionalize(with_inputs, FunctionalTensorMode(pre_dispatch=True, export=True))
     with alone(), _compiling(), without_logs(), preserve_node_meta(), _without_values() as like:
         return make_fx(run, pre_dispatch=True)(*map(like, inputs))
+
+
+class _Inference(fx.Interpreter):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """Runs a graph; what `torch.utils.checkpoint` computes again for gradients is a part of it."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function, which may be a part that is computed again."""
+        if target is torch.ops.higher_order.tag_activation_checkpoint:
+            return _Inference(args[0]).run(*args[1:])
+        return super().call_function(target, args, kwargs)
 
 
 @contextmanager
