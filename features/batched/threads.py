@@ -6,15 +6,20 @@ for every candidate of a program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autosched.features.batched.forms import Flags
-from autosched.features.batched.plan import FIRST_THREAD, Plan
+from autosched.features.batched.plan import FIRST_THREAD, Plan, UnsupportedError
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
-from autosched.te.bounds.thread_scope import inferred_storage_rank, storage_rank, thread_rank
+from autosched.te.bounds.thread_scope import (
+    GLOBAL,
+    inferred_storage_rank,
+    storage_rank,
+    thread_rank,
+)
 
 if TYPE_CHECKING:
     from autosched.features.batched.nest import Nest
@@ -32,13 +37,37 @@ LAUNCH = {
 Place = tuple[int, int]
 
 
+def check_kernels(plan: Plan) -> None:
+    """Raise UnsupportedError where the outermost loop of a kernel is not bound to threads.
+
+    Whether what it computes outside of threads counts as on a GPU depends on the stages before.
+    """
+    for stage in plan.stages:
+        kinds = stage.loops.kinds
+        if stage.target < 0 and (not kinds or kinds[0] < FIRST_THREAD):
+            raise UnsupportedError("a kernel whose outermost loop is not bound to threads")
+
+
 def storage_ranks(plan: Plan, scopes: Sequence[str]) -> list[int]:
-    """The storage rank of each stage: that of its scope, else that of the threads around it."""
+    """The storage rank of each stage: that of its scope, else that of the threads around it.
+
+    Raises UnsupportedError where te may refuse the stage: its own threads would each fill memory of
+    their own, or the threads around it all fill the same global memory.
+    """
     found = []
     for s, scope in enumerate(scopes):
-        tags = [ANNOTATION_TEXT[kind] for _, _, kind in around(plan, s) if kind >= FIRST_THREAD]
-        found.append(storage_rank(scope) if scope else inferred_storage_rank(tags))
+        tags = _tags(kind for _, _, kind in around(plan, s))
+        rank = storage_rank(scope) if scope else inferred_storage_rank(tags)
+        real = _tags(kind for kind in plan.stages[s].loops.kinds if kind != Annotation.VTHREAD)
+        if any(rank > thread_rank(tag) for tag in real) or (scope and rank == GLOBAL and tags):
+            raise UnsupportedError("threads that may not fill the memory of their stage")
+        found.append(rank)
     return found
+
+
+def _tags(kinds: Iterable[int]) -> list[str]:
+    """The thread tags among annotations."""
+    return [ANNOTATION_TEXT[kind] for kind in kinds if kind >= FIRST_THREAD]
 
 
 def around(plan: Plan, s: int) -> Iterator[tuple[int, int, int]]:

@@ -312,6 +312,25 @@ def test_threads_that_run_once_are_not_around_an_unrolled_loop(columns: int) -> 
         assert rows is not None and bits(rows) == bits(rows_of_one(task, candidate, features, True))
 
 
+_THREADS: list[Any] = [["SP", 3, 0, 8, [2], 1], ["AN", 3, 0, 5], ["AN", 3, 1, 6]]
+ODD: dict[str, list[Any]] = {
+    "threads fill memory of their own": [["CHR", 1, "local", [2]], ["AN", 2, 0, 6], *_THREADS],
+    "threads fill global memory": [["CHR", 0, "global", [2]], *_THREADS, ["CA", 1, 3, 1]],
+    "nothing is bound after a kernel": [["CHR", 0, "global", [2]], ["AN", 1, 0, 6]],
+    "nothing is bound before a kernel": [["CHR", 0, "global", [2]], *_THREADS],
+}
+"""Steps of a product that te refuses, or that leave a stage to the host: no search draws them."""
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_stages_outside_of_threads_and_memory_that_they_cannot_fill(case: str) -> None:
+    task = Task.from_workload("matmul", target=cuda_target(), M=8, N=8, K=8)
+    candidate = steps_from_json(ODD[case])
+    for features in SETS:
+        (rows, _) = batched_features(task.dag, task.target, features).rows_of([candidate] * 2)
+        assert _bits(rows) == _bits(_one(task, candidate, True, features))
+
+
 @pytest.mark.parametrize("limit", [1024, 8192])
 def test_what_is_refused_is_illegal(limit: int) -> None:
     """Shared memory by Ansor's count and by what merging it leaves, and too many threads."""

@@ -19,7 +19,7 @@ from autosched.features.batched.forms import Flags, Form, Ints, fixed
 from autosched.features.batched.mixed import Mixed
 from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.one import alike, simplified
-from autosched.features.batched.plan import FIRST_THREAD, REDUCE, Plan, UnsupportedError, masks_of
+from autosched.features.batched.plan import REDUCE, Plan, UnsupportedError, masks_of
 from autosched.features.batched.stores import Store
 from autosched.features.batched.threads import around, pipelined_around, root_of
 from autosched.state.iterator import Annotation
@@ -206,8 +206,6 @@ def _kernels(nest: Nest, plan: Plan) -> dict[int, tuple[Ints, Ints]]:
     found = {}
     for s, own in enumerate(plan.stages):
         if own.target < 0:
-            if not own.loops.kinds or own.loops.kinds[0] < FIRST_THREAD:
-                raise UnsupportedError("a kernel whose outermost loop is not bound to threads")
             found[s] = nest.forms.zero, nest.forms.zero
     for s, stage in nest.stages.items():
         scope = stage.ops.scope
