@@ -269,12 +269,20 @@ def _align(p: _Replay, step: StorageAlignStep, k: int) -> None:
 
 
 def _compute_at(p: _Replay, step: ComputeAtStep, k: int) -> None:
-    stage, target = p.stages[step.stage_id], p.stages[step.target_stage_id]
+    stage, target = _placed(p, step.stage_id), p.stages[step.target_stage_id]
     stage.target, stage.at = target, target.loops.leaves[step.target_iter_id]
 
 
 def _compute_root(p: _Replay, step: ComputeRootStep, k: int) -> None:
-    p.stages[step.stage_id].target = None
+    _placed(p, step.stage_id).target = None
+
+
+def _placed(p: _Replay, stage_id: int) -> PlannedStage:
+    """The stage, which gets another place. Raises UnsupportedError where it was inlined before."""
+    stage = p.stages[stage_id]
+    if stage.inlined:
+        raise UnsupportedError("a stage that is no longer inlined")
+    return stage
 
 
 def _inline(p: _Replay, step: ComputeInlineStep, k: int) -> None:

@@ -22,6 +22,7 @@ from autosched.state.steps import (
     CacheWriteStep,
     ComputeAtStep,
     ComputeInlineStep,
+    ComputeRootStep,
     FuseStep,
     PragmaStep,
     SplitStep,
@@ -134,6 +135,19 @@ def test_sums_that_do_not_begin_at_0_are_worked_out_one_by_one(features: str) ->
     rows = batched_features(dag, target, features).rows_of(found)
     assert [bits(r) for r in rows] == [
         bits(rows_of_steps(dag, steps, target, features)) for steps in found
+    ]
+
+
+@pytest.mark.parametrize("last", [ComputeRootStep(1), ComputeAtStep(1, 2, 0)])
+def test_a_stage_may_be_inlined_and_then_computed_after_all(last: Step) -> None:
+    target = cpu_target(threads=2)
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    dag = ComputeDAG([A, te.compute((8,), lambda i: B[i] * 2.0, name="C")])
+    found: Sequence[tuple[Step, ...]] = [(ComputeInlineStep(1),), (ComputeInlineStep(1), last)]
+    rows = BatchedFeatures(dag, target).rows_of(found)
+    assert [_bits(r) for r in rows] == [
+        _bits(rows_of_steps(dag, steps, target, "ansor-0.19")) for steps in found
     ]
 
 
