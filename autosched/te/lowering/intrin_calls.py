@@ -156,12 +156,15 @@ def make_intrin_calls(stage: Stage, op: TensorComputeOp, building: Building) -> 
     checks = make_bound_check(stage, building.domains, values, False, (), building.facts)
 
     def bind(values: Values, body: Stmt) -> Stmt:
-        table = substitution(values)
-        call = op.call.map(lambda e: substitute(e, table))
-        body = substitute_stmt(body, dict(zip(intrin.scalar_params, call.scalars, strict=True)))
+        call = op.call.map(lambda e: substitute(e, substitution(values)))
         pairs = zip(call.regions, intrin.buffers, strict=False)
         inputs = [(buffer, region.tensor, region.ranges) for region, buffer in pairs]
-        return bind_all([*inputs, *_outputs(op, values)], body)
+        return bind_outputs(values, bind_all(inputs, body))
+
+    def bind_outputs(values: Values, body: Stmt) -> Stmt:
+        call = op.call.map(lambda e: substitute(e, substitution(values)))
+        body = substitute_stmt(body, dict(zip(intrin.scalar_params, call.scalars, strict=True)))
+        return bind_all(_outputs(op, values), body)
 
     return around_loops(
         stage,
@@ -173,7 +176,7 @@ def make_intrin_calls(stage: Stage, op: TensorComputeOp, building: Building) -> 
         values,
         conditions_of(stage, checks, values),
         bind,
-        bind,
+        bind_outputs,
         where,
     )
 

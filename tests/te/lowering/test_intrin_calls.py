@@ -152,6 +152,23 @@ def test_virtual_threads_do_the_reduction_in_turns(check: Check, parts: int) -> 
     check(s, args, lambda w, x: w @ x)
 
 
+@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize("loop", ["i", "r"])
+def test_what_a_call_reads_is_computed_in_its_loops(check: Check, loop: str, parts: int) -> None:
+    """reduce_init comes before the reduction, where nothing of what the call reads is there."""
+    A, x = te.placeholder((4, 12), name="A"), te.placeholder((3, 12), name="x")
+    before = te.compute((4, 12), lambda i, j: A[i, j] + 1.0, name="before")
+    r, call = te.reduce_axis((0, 2), "r"), gemv(4, 6, parts)
+    z = te.compute(
+        (3, 4),
+        lambda i: call(before[:, r * 6 : r * 6 + 6], x[i, r * 6 : r * 6 + 6], reduce_axis=r),
+        name="z",
+    )
+    s = te.create_schedule(z.op)
+    s[before].compute_at(s[z], r if loop == "r" else axis(z))
+    check(s, [A, x, z], lambda a, x: x @ (a + 1).T)
+
+
 def test_a_reduction_of_one_step_is_the_body(check: Check) -> None:
     W, x = te.placeholder((2, 4, 3), name="W"), te.placeholder((3,), name="x")
     r = te.reduce_axis((0, 1), "r")
