@@ -65,7 +65,8 @@ def rewrite_layout(
     """`dag` and `steps` with every layout-free input stored in the order in which `steps` read it.
 
     An input keeps its order where the loops do not determine one: an index is not one axis, or a
-    split does not divide. Raises ScheduleError when the steps are illegal.
+    split does not divide. It also does where a transform stage would come before a copy that the
+    steps make of it for some readers. Raises ScheduleError when the steps are illegal.
     """
     instance("layout", option, LayoutOption, "LayoutOption.NO_REWRITE")
     unchanged = LayoutRewrite(dag, tuple(steps), ())
@@ -84,6 +85,8 @@ def rewrite_layout(
                 continue
             if tensor not in free:  # only the layout of an argument can change
                 continue
+            if option == LayoutOption.INSERT_TRANSFORM_STAGE and _is_copied(dag, steps, tensor):
+                continue
             change = _layout_change(state, stage_id, op, tensor)
             if change is not None:
                 handled.add(tensor.op)
@@ -93,6 +96,17 @@ def rewrite_layout(
         packed = tuple(change for change in found if change is not None)
         result = replace(result, dag=PackedDAG(dag, packed), changes=packed) if packed else result
     return result
+
+
+def _is_copied(dag: ComputeDAG, steps: Sequence[Step], tensor: Tensor) -> bool:
+    """Whether one of the steps is the cache_read of an input."""
+    position = dag.ops.index(tensor.op)
+    for step in steps:
+        if isinstance(step, CacheReadStep) and step.stage_id == position:
+            return True
+        if step.stage_id < position:
+            position += inserted_stages(step)
+    return False
 
 
 def layout_free_tensors(dag: ComputeDAG) -> tuple[Tensor, ...]:

@@ -55,6 +55,25 @@ def test_pre_transformed() -> None:
     rewritten.dag.infer_bound_of(rewritten.steps)
 
 
+@pytest.mark.parametrize("option", [LayoutOption(1), LayoutOption(2)], ids=lambda o: o.text)
+def test_an_input_that_is_copied_for_one_of_its_readers(option: LayoutOption) -> None:
+    """C reads a copy of B, D reads B itself: no transform stage can come before the copy."""
+    A, B = te.placeholder((16, 8), name="A"), te.placeholder((8, 32), name="B")
+    k, r = (te.reduce_axis((0, 8), name=name) for name in "kr")
+    C = te.compute((16, 32), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    attrs = {"layout_free_placeholders": [B]}
+    D = te.compute((32,), lambda j: te.sum(B[r, j], axis=r), name="D", attrs=attrs)
+    dag = ComputeDAG([A, B, C, D])
+    copied = steps_from_json([["CHR", 0, "global", [2]], ["CHR", 2, "global", [3]]])
+    assert [op.name for op in dag.replayed(copied).ops][2:4] == ["B", "B.global"]
+    rewritten = rewrite_layout(dag, copied, option)
+    assert len(rewritten.changes) == option - 1
+    rewritten.dag.infer_bound_of(rewritten.steps)
+    other = rewrite_layout(dag, copied[:1], option)  # A is copied, and not layout-free
+    assert len(other.changes) == 1
+    other.dag.infer_bound_of(other.steps)
+
+
 def test_inserted_stage() -> None:
     dag = matmul()
     rewritten = rewrite_layout(dag, STEPS, LayoutOption.INSERT_TRANSFORM_STAGE)
