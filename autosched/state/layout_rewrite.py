@@ -37,6 +37,7 @@ from autosched.te.operations.operation import (
     PlaceholderOp,
 )
 from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.instruction_stages import INSTRUCTION, PACKED
 from autosched.tir.constants import is_zero
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
@@ -65,8 +66,9 @@ def rewrite_layout(
     """`dag` and `steps` with every layout-free input stored in the order in which `steps` read it.
 
     An input keeps its order where the loops do not determine one: an index is not one axis, or a
-    split does not divide. It also does where a transform stage would come before a copy that the
-    steps make of it for some readers. Raises ScheduleError when the steps are illegal.
+    split does not divide. It also does where a tensor instruction reads it, and where a transform
+    stage would come before a copy that the steps make of it for some readers. Raises ScheduleError
+    when the steps are illegal.
     """
     instance("layout", option, LayoutOption, "LayoutOption.NO_REWRITE")
     unchanged = LayoutRewrite(dag, tuple(steps), ())
@@ -86,6 +88,8 @@ def rewrite_layout(
             if tensor not in free:  # only the layout of an argument can change
                 continue
             if option == LayoutOption.INSERT_TRANSFORM_STAGE and _is_copied(dag, steps, tensor):
+                continue
+            if _is_packed(state, tensor):
                 continue
             change = _layout_change(state, stage_id, op, tensor)
             if change is not None:
@@ -107,6 +111,12 @@ def _is_copied(dag: ComputeDAG, steps: Sequence[Step], tensor: Tensor) -> bool:
         if step.stage_id < position:
             position += inserted_stages(step)
     return False
+
+
+def _is_packed(state: State, tensor: Tensor) -> bool:
+    """Whether a stage of a tensor instruction reads the input, in the order that it needs."""
+    readers = [stage.op for stage in state.stages if tensor in stage.op.inputs]
+    return any(INSTRUCTION in op.attrs or PACKED in op.attrs for op in readers)
 
 
 def layout_free_tensors(dag: ComputeDAG) -> tuple[Tensor, ...]:

@@ -77,3 +77,23 @@ def test_padded_weights_are_packed_in_the_kernel() -> None:
     space, _ = space_of("amx.tdpbusd", 50, turned=False)
     steps = space.sample(np.random.default_rng(0), 1)[0]
     assert rewrite_layout(space.context.dag, steps, STORED).changes == ()
+
+
+@pytest.mark.parametrize("option", [LayoutOption.INSERT_TRANSFORM_STAGE, STORED])
+def test_an_input_that_others_read_too_is_packed_in_the_kernel(option: LayoutOption) -> None:
+    """The loops of the sum would give it an order that the instruction could not pack."""
+    a, b = te.placeholder((32, 64), "uint8", "A"), te.placeholder((64, 64), "int8", "B")
+    k, r = (te.reduce_axis((0, 64), name) for name in "kr")
+    attrs = {LAYOUT_FREE: [b]}
+    c = te.compute(
+        (32, 64),
+        lambda i, j: te.sum(a[i, k].astype("int32") * b[k, j].astype("int32"), axis=k),
+        name="C",
+    )
+    d = te.compute((64,), lambda j: te.sum(b[r, j].astype("int32"), axis=r), name="D", attrs=attrs)
+    dag = ComputeDAG([a, b, c, d])
+    steps = dag.init_state.use_instruction(2, "vpdpbusd.zmm", 4, 1, False, False)[0].steps
+    assert rewrite_layout(dag, steps, option).changes == ()
+    plain = dag.init_state.split(3, dag.init_state.stages[3].iters[0], [8])[0].steps
+    (change,) = rewrite_layout(dag, plain, option).changes
+    assert change.name == "B"
