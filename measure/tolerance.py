@@ -11,7 +11,7 @@ results, and outputs may differ from the reference by as much as this evaluation
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from autosched.measure.roundings import (
 from autosched.task import Task
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
-from autosched.tir.expr import Call, Div, Expr, ProducerLoad
+from autosched.tir.expr import Call, Cast, Div, Expr, ProducerLoad, Reduce
 from autosched.tir.walk import pre_order
 from autosched.workloads.evaluate import evaluate
 
@@ -61,9 +61,15 @@ def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -
     if not any(coarse) or not _amplifies(task):
         return own
     rng = np.random.default_rng(0)
+    given = zip(task.tensors[: -task.num_outputs], inputs, strict=True)
+    positive = {tensor for tensor, values in given if (values >= 0).all()}
 
     def inexact(op: ComputeOp, tensor: Tensor, values: Array) -> Array:
-        return values if tensor in outputs else values + _error(op, tensor, values, rng, tf32)
+        if (values >= 0).all():
+            positive.add(tensor)
+        if tensor in outputs:
+            return values
+        return values + _error(op, tensor, values, rng, tf32, positive)
 
     try:
         found = evaluate(task.tensors, inputs, inexact)
@@ -128,13 +134,19 @@ def _reads_computed(e: Expr) -> bool:
 
 
 def _error(
-    op: ComputeOp, tensor: Tensor, values: Array, rng: np.random.Generator, tf32: bool
+    op: ComputeOp,
+    tensor: Tensor,
+    values: Array,
+    rng: np.random.Generator,
+    tf32: bool,
+    positive: Container[Tensor],
 ) -> Array:
     """A random error for each element, of a size that the roundings of its sum seldom exceed.
 
     n roundings by half a unit, each relative to the sum so far, add up to less than sqrt(n) times
-    the whole sum (or the root mean square, where most of the sum cancelled) for all but one of a
-    thousand elements. What is only moved, or the largest of several values, has none.
+    the whole sum (or the root mean square, where most of the sum may have cancelled, as terms are
+    not all `positive`) for all but one of a thousand elements. What is only moved, or the largest
+    of several values, has none.
     """
     found = roundings_of(op, tf32=tf32)
     if not tensor.dtype.is_float or not (found.computed or found.stored):
@@ -142,10 +154,20 @@ def _error(
     sums = [unit_of(kind) * math.sqrt(terms) for kind, terms in found.computed.items()]
     rounding = max([unit_of(tensor.dtype), found.unit, *sums])
     size = np.abs(values)
-    if terms_of(op) > 1:
+    if terms_of(op) > 1 and not _adds_up_positive(op.body[tensor.value_index], positive):
         size = np.maximum(size, root_mean_square(values))
     error: Array = rounding * size * rng.choice((-1.0, 1.0), values.shape)
     return error
+
+
+def _adds_up_positive(body: Expr, positive: Container[Tensor]) -> bool:
+    """Whether no term of a sum is negative, as far as it is an element of `positive`, or `exp`."""
+    term = body.source[body.value_index] if isinstance(body, Reduce) else body
+    while isinstance(term, Cast):
+        term = term.value
+    if isinstance(term, Call):
+        return term.op in ("exp", "exp2")
+    return isinstance(term, ProducerLoad) and term.producer in positive
 
 
 def _difference(want: Array, found: Array, rounding: float) -> float:

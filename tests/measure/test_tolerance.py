@@ -13,6 +13,7 @@ from autosched.measure.check import MOST, Allowed, Seen, Tolerance, compare, tol
 from autosched.measure.tolerance import tolerances
 from autosched.runtime.cpu import load
 from autosched.task import Task
+from autosched.workloads import random_inputs
 
 
 def attention(**sizes: Any) -> Task:
@@ -29,11 +30,11 @@ def tolerance(task: Task) -> Tolerance:
 def test_scores_that_were_rounded_err_by_more_after_an_exponential() -> None:
     """A kernel without a schedule fails with the type's tolerance. The output is checked still."""
     task = attention(D=64)
-    q, k = task.inputs()
+    q, k = random_inputs(task.tensors[:2])  # scores of deviation 8
     (want,) = task.reference([q, k])
     found = load(build_steps(task.dag, (), task.target))(q, k)
     assert isinstance(found, np.ndarray)
-    allowed = tolerance(task)
+    (allowed,) = tolerances(task, [q, k], [want])
     assert tolerance_of(np.dtype("float16")) < allowed.relative < MOST
     assert compare("norm", found, want) is not None
     assert compare("norm", found, want, allowed) is None
@@ -45,7 +46,7 @@ def test_scores_that_were_rounded_err_by_more_after_an_exponential() -> None:
 def test_scores_of_hundreds_in_float16_are_told_to_be_inexact() -> None:
     """A kernel without a schedule errs by 0.3, and the warning says what can be told."""
     task = attention(D=64, H=3)
-    q, k = (4 * array for array in task.inputs())
+    q, k = (4 * array for array in random_inputs(task.tensors[:2]))
     (want,) = task.reference([q, k])
     found = np.empty_like(want)
     load(build_steps(task.dag, (), task.target))(q, k, found)
@@ -82,6 +83,20 @@ def test_of_what_was_rounded_before(expr: str, types: Any, more: bool) -> None:
     task = Task.from_expression(expr, {"A": (30, 200)}, dtype=types)
     own = tolerance_of(task.tensors[-1].dtype.numpy)
     assert (tolerance(task).relative > own) == more
+
+
+def test_a_sum_of_exponentials_errs_by_its_own_size() -> None:
+    """It does not cancel, as sums of products do: other, larger sums say nothing about it."""
+    task = Task.from_expression(
+        "M[i] = max(k, A[i, k]); E[i, j] = exp(A[i, j] - M[i]); S[i] = sum(k, E[i, k]); "
+        "B[i, j] = E[i, j] / S[i]",
+        {"A": (20, 1000)},
+        dtype="float16",
+    )
+    (a,) = task.inputs()
+    a[1::2, 7] = 30  # sums of 1 beside sums of 20
+    (found,) = tolerances(task, [a], task.reference([a]))
+    assert found.relative == tolerance_of(np.dtype("float16"), 1000)
 
 
 PRODUCT = "C[i, j] = sum(k, A[i, k] * B[k, j])"
