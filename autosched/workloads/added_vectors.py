@@ -7,12 +7,13 @@ import math
 import ml_dtypes
 import numpy as np
 
+from autosched.workloads.types import Types
 from autosched.workloads.workload import Array
 
 _SAMPLE = 1 << 16  # elements that tell how large the others are
 
 
-def bias_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
+def bias_inputs(rng: np.random.Generator, inputs: list[Array], types: Types) -> list[Array]:
     """Make the bias, and the offset where there is one, as large as the sums they are added to.
 
     Beside sums of thousands of terms, or of bytes, numbers near 1 are within the tolerance. Sums of

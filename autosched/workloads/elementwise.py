@@ -37,7 +37,7 @@ def norm_bmn_reference(inputs: Sequence[Array], B: int, M: int, N: int) -> list[
     return [np.sqrt((inputs[0] ** 2).sum(axis=(1, 2)))]
 
 
-def norm_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
+def norm_inputs(rng: np.random.Generator, inputs: list[Array], types: Types) -> list[Array]:
     """Make four elements three quarters of each sum; its other terms are too many to be seen alone.
 
     They are the last element, the first, one of the last row and one of the last column. One of
@@ -79,7 +79,7 @@ def softmax_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
     return [exp / exp.sum(axis=1, keepdims=True)]
 
 
-def softmax_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
+def softmax_inputs(rng: np.random.Generator, inputs: list[Array], types: Types) -> list[Array]:
     """Shift each row so far that exponentials overflow, or are all zero, without its maximum.
 
     The result does not depend on the shift. In every fourth row one element alone is so far above
@@ -141,7 +141,7 @@ def layer_norm_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]
     return [(A - mean) / np.sqrt(variance + EPSILON) * gamma + beta]
 
 
-def layer_norm_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
+def layer_norm_inputs(rng: np.random.Generator, inputs: list[Array], types: Types) -> list[Array]:
     """Make rows with a mean as large as their deviation, and variances near `EPSILON`.
 
     Integers and types of 8 bits do not hold them.

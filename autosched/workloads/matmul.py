@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -111,23 +112,36 @@ def transpose_batch_matmul_softmax_reference(
     return [exp / exp.sum(axis=-1, keepdims=True)]
 
 
-def attention_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
+_FAR = {"float16": 20, "float32": 120, "float64": 800}
+"""Distances at which exponentials overflow, or are zero, in the types that hold such scores."""
+
+
+def attention_inputs(rng: np.random.Generator, inputs: list[Array], types: Types) -> list[Array]:
     """Shift rows of Q K^T so far that exponentials overflow, or are zero, without the maximum.
 
     The result does not depend on the shift. For every fourth query one key alone is so far above
-    the others, so that the maximum of a part of the row will not do. This takes two of the D
-    elements; fewer than four, and types of less than 32 bits, stay as they are.
+    the others, so that the maximum of a part of the row will not do. Other scores are of size 1:
+    the larger they are, the less exact are their exponentials in 16 bits. In bfloat16 no score that
+    is far from zero is exact enough, and those of bytes are as far apart as they are.
     """
-    Q, K = inputs
-    queries, heads = Q.shape[1:3]
-    if Q.shape[3] < 4 or Q.dtype.kind != "f" or Q.dtype.itemsize < 4:
-        return inputs
-    far = 800 if Q.dtype.itemsize == 8 else 120
-    Q, K = Q.copy(), K.copy()
-    Q[..., 0], K[..., 0] = far * rng.choice((-1, 1), Q.shape[:3]), 1
-    Q[..., 1], K[..., 1] = 0, 0
-    Q[:, 1::4, :, 1] = far
-    keys = rng.integers(0, queries, (heads,))
+    queries, heads, size = inputs[0].shape[1:]
+    h, keys = np.arange(heads), rng.integers(0, queries, (heads,))
     keys[0] = queries - 1  # of all parts of a row its end is left out most easily
-    K[:, keys, np.arange(heads), 1] = 1
-    return [Q, K]
+    if all(array.dtype.kind in "iu" for array in inputs):
+        Q, K = inputs[0], inputs[1].copy()
+        ends = np.iinfo(K.dtype)
+        K[:, keys, h] = np.where(Q[:, min(1, queries - 1)] > 0, ends.max, ends.min)
+        return [Q, K]
+    if any(array.dtype.kind in "iu" for array in inputs):
+        return inputs
+    far, signs = _FAR.get(types.acc, 0), rng.choice((-1, 1), inputs[0].shape[:3])
+    Q, K = (array.astype(np.float64) for array in inputs)
+    Q /= 2.0 ** round(math.log2(size) / 2)
+    if far and size == 1:
+        Q[..., 0], K[..., 0] = 8 * signs, K[..., 0] / 8 + far / 8
+        Q[:, 1::4, :, 0], K[:, keys, h, 0] = far / 4, far / 8 + 8
+    elif far:  # in the last elements: the other terms are added up before, and more exactly
+        Q[..., -1], K[..., -1] = signs * far / 8, 8
+        Q[..., -2] /= 8
+        Q[:, 1::4, :, -2], K[:, keys, h, -2] = far / 4, 8
+    return [Q.astype(inputs[0].dtype), K.astype(inputs[1].dtype)]

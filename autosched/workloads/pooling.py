@@ -49,7 +49,7 @@ def max_pool2d_nchw_reference(
     return [windows(padded, (2, 3), (K, K), stride).max(axis=(-2, -1))]
 
 
-def max_pool_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
+def max_pool_inputs(rng: np.random.Generator, inputs: list[Array], types: Types) -> list[Array]:
     """Make all elements negative, so that a border of zeros, or a maximum begun with 0, shows."""
     (X,) = inputs
     return [X if X.dtype.kind in "ub" else -np.abs(X)]

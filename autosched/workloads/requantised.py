@@ -109,7 +109,7 @@ def _reference(total: Array, scale: Array, y_zero: int, relu: int) -> Array:
     return np.clip(value, -(2.0**31), 2.0**31 - 128).astype(np.int64)
 
 
-def draw(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
+def draw(rng: np.random.Generator, inputs: list[Array], types: Types) -> list[Array]:
     """Choose bias and scales so that outputs use the range of their type, and some exceed it."""
     X, W, bias, scale = inputs
     terms = W.size // bias.size

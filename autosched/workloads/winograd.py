@@ -235,7 +235,7 @@ def conv2d_winograd_nhwc_reference(inputs: Sequence[Array], **sizes: int) -> lis
     return [np.maximum(found, 0) if s.relu else found]
 
 
-def winograd_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
+def winograd_inputs(rng: np.random.Generator, inputs: list[Array], types: Types) -> list[Array]:
     """Make U of random weights, so that magnified values cancel as in every convolution."""
     X, U, *added = inputs
     side, _, channels, outputs = U.shape

@@ -43,7 +43,7 @@ class Workload:
     - `types`: the rules for the arguments that name types.
     - `values`: integer arguments that are values of one of the `Types`, with that type's name.
     - `check`: says what is wrong with the integer arguments.
-    - `draw`: `draw(rng, inputs)` replaces random inputs for which a check would show little.
+    - `draw`: `draw(rng, inputs, types)` replaces random inputs for which a check shows little.
     - `n_outputs`: how many of the last tensors are results.
     """
 
@@ -57,7 +57,7 @@ class Workload:
     choices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     check: Callable[..., str | None] | None = None
-    draw: Callable[[np.random.Generator, list[Array]], list[Array]] | None = None
+    draw: Callable[[np.random.Generator, list[Array], Types], list[Array]] | None = None
     n_outputs: int = field(default=1)
 
     def resolve(self, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,8 +177,8 @@ class Workload:
         Integers of more than 8 bits that are added up as integers are so large that sums need the
         accumulator's bits, and so small that these suffice.
         """
-        every, acc = self.tensors(**args), DType(self.types_of(args).acc)
-        tensors = every[: -self.n_outputs]
+        every, types = self.tensors(**args), self.types_of(args)
+        tensors, acc = every[: -self.n_outputs], DType(types.acc)
         values: dict[Tensor, range] = {}
         if acc.is_integral:
             most = int(acc.max_value) if self.types.moves else 1 << (acc.bits // 2 - 6)
@@ -186,7 +186,9 @@ class Workload:
                 least = min(most, int(tensor.dtype.max_value))
                 values[tensor] = range(-least, least + 1)
         arrays = random_inputs(tensors, seed, values, double=computes_in_double(every))
-        return arrays if self.draw is None else self.draw(np.random.default_rng([seed, 1]), arrays)
+        if self.draw is None:
+            return arrays
+        return self.draw(np.random.default_rng([seed, 1]), arrays, types)
 
     def signature(self) -> str:
         """The signature as text: `name(M, N, dilation=1, dtype='float32')`."""
