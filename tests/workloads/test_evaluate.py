@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -317,3 +318,11 @@ def test_floor_division_of_float32_is_numpys() -> None:
         shapes = {"A": [4096], "B": [4096]}
         workload = ExpressionWorkload.parse(f"C[i] = A[i] {sign} B[i]", shapes)
         np.testing.assert_array_equal(workload.reference([a, b])[0], function(a, b))
+
+
+def test_results_too_large_for_their_type_are_infinite_without_a_warning() -> None:
+    workload = ExpressionWorkload.parse("B[i] = exp(A[i] * 30)", {"A": [4]}, "float16")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (found,) = workload.reference([np.full(4, 1, "float16")])
+    assert np.isposinf(found).all()
