@@ -105,6 +105,16 @@ def test_what_is_only_moved_in_double_needs_its_bits() -> None:
     np.testing.assert_array_equal(a * 256, np.rint(a * 256))
 
 
+def test_a_pooling_in_float32_is_wrong_for_double() -> None:
+    """The largest of nine negative numbers is small, and multiples of 2**-24 fit float32."""
+    task = Task.from_workload(
+        "max_pool2d_nchw", N=1, C=4, H=17, W=17, K=3, stride=2, padding=1, dtype="float64"
+    )
+    (want,) = task.reference(task.inputs())
+    assert (want != want.astype("float32")).mean() > 0.5
+    assert compare("Y", want.astype("float32").astype("float64"), want) is not None
+
+
 @pytest.mark.parametrize("maximum", [0.0, 3e38, "another row's", "half a row's", "all but one's"])
 @pytest.mark.parametrize(
     "types",
