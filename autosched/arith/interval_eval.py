@@ -55,7 +55,7 @@ from autosched.tir.op import (
     sub,
     truncdiv,
 )
-from autosched.tir.walk import free_vars, pre_order
+from autosched.tir.walk import distinct, free_vars
 
 End = Expr | None
 Interval = tuple[End, End]
@@ -144,7 +144,7 @@ class IntervalEvaluator:
 
 def _reads_tensors(e: Expr) -> bool:
     """Whether `e` reads a tensor, which may not have been computed yet where the ends are used."""
-    return any(part.__class__ is ProducerLoad for part in pre_order(e))
+    return any(part.__class__ is ProducerLoad for part in distinct(e))
 
 
 def _is_end(e: Expr) -> bool:

@@ -27,7 +27,7 @@ from autosched.tir.expr import IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.jumps import deciding_variables
 from autosched.tir.stmt import Allocate, AssertStmt, AttrStmt, For, ForKind, SeqStmt, Stmt
-from autosched.tir.walk import pre_order, stmts
+from autosched.tir.walk import distinct, stmts
 
 __all__ = ["assembly", "assertion_messages", "compile_object", "emit_llvm", "size_variables"]
 
@@ -37,7 +37,7 @@ def size_variables(func: PrimFunc) -> tuple[Var, ...]:
     found: dict[Var, None] = {}
     for buffer in func.buffers:
         for extent in buffer.shape:
-            for e in pre_order(extent):
+            for e in distinct(extent):
                 if isinstance(e, Var) and e not in func.params:
                     found[e] = None
     return tuple(found)

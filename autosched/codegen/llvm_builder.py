@@ -34,6 +34,7 @@ from autosched.tir.kinds import bits_of, kinds
 from autosched.tir.stmt import BufferStore, Stmt
 from autosched.tir.walk import free_vars
 
+_UNMOVABLE = BufferLoad | Let | Div | Mod | FloorDiv | FloorMod
 _FUSED = bits_of(Mul, Div)
 """Operations that are computed in another way where nothing is to be fused."""
 
@@ -140,7 +141,7 @@ class FunctionBuilder:
     def resume(self, block: Block) -> None:
         """Continues the innermost region in `block` and forgets values read from memory."""
         self.inner.block = block
-        self.inner.loads = {}
+        self.inner.forget()
 
     def bind(self, var: Var, value: str, *, wide: str | None = None) -> None:
         """Defines `var` in the innermost region, as a register of its own type or as i64."""
@@ -169,7 +170,7 @@ class FunctionBuilder:
             stale = [k for k in region.pointers if any(var in free_vars(t) for t, _ in k[2])]
             for key in stale:
                 del region.pointers[key]
-            for known in region.loads.values():
+            for known in (*region.loads.values(), region.read, region.exact_read):
                 for e in [e for e in known if var in free_vars(e)]:
                     del known[e]
 
@@ -185,10 +186,13 @@ class FunctionBuilder:
         if handler is None:
             raise CompileError(f"{type(e).__name__} cannot be compiled for the CPU: {e!r}")
         if not self.is_pure(e):
-            self.at = self.inner
-            result = self._written(handler, e)
-            self.at = self.inner
-            return result
+            known = self._read(e).get(e)
+            if known is None:
+                self.at = self.inner
+                known = self._written(handler, e)
+                self.at = self.inner
+                self._read(e)[e] = known
+            return known
         region = self.region_of(e)
         values = self._known(e, region)
         known = values.get(e)
@@ -204,6 +208,17 @@ class FunctionBuilder:
             return region.values
         # Quotients may be products where `e` is rounded to a whole number, but only there.
         return {} if e in self.rounded else region.exact
+
+    def _read(self, e: Expr) -> dict[Expr, str]:
+        """The table with the register of `e`, which reads memory; a temporary one if it does more.
+
+        Loads are in tables of their own, by the buffer that they read.
+        """
+        if self.mask is not None or isinstance(e, BufferLoad) or not self._only_reads(e):
+            return {}
+        if self.may_fuse or not e.dtype.is_float or not kinds(e) & _FUSED:
+            return self.inner.read
+        return {} if e in self.rounded else self.inner.exact_read
 
     def _written(self, handler: Callable[..., str], e: Expr) -> str:
         """The result of `handler` for `e`; operands of an operation that jumps are not fused."""
@@ -285,6 +300,14 @@ class FunctionBuilder:
             known = self.module.pure[e] = _movable(e) and all(map(self.is_pure, e.children()))
         return known
 
+    def _only_reads(self, e: Expr) -> bool:
+        """Whether `e` has the same value again until memory is written to."""
+        known = self.module.reads.get(e)
+        if known is None:
+            plain = isinstance(e, _UNMOVABLE) or _movable(e)
+            known = self.module.reads[e] = plain and all(map(self._only_reads, e.children()))
+        return known
+
     def region_of(self, e: Expr) -> Region:
         """The outermost open region in which every variable of `e` is defined."""
         depth = 0
@@ -301,11 +324,13 @@ class FunctionBuilder:
         """Drops the values read through `data`, because it is written now."""
         for region in self.regions:
             region.loads.pop(data, None)
+            region.read.clear()
+            region.exact_read.clear()
 
     def forget_all(self) -> None:
         """Drops all the values read from memory."""
         for region in self.regions:
-            region.loads.clear()
+            region.forget()
 
     def complete(
         self, header: str, epilogue: list[str], ending: Sequence[str] = ("  ret void",)

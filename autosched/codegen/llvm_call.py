@@ -23,7 +23,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.intrin import BINARY_MATH, UNARY_MATH
 from autosched.tir.tiles import TILE_CALLS
-from autosched.tir.walk import pre_order
+from autosched.tir.walk import distinct
 
 
 def call(b: FunctionBuilder, e: Call) -> str:
@@ -87,7 +87,7 @@ def _trap_free(b: FunctionBuilder, e: Expr) -> bool:
 
 def _asks_for_null(condition: Expr) -> bool:
     """Whether a pointer that the arms read may be null: nothing else can be read instead then."""
-    return any(isinstance(e, Call) and e.op == "isnullptr" for e in pre_order(condition))
+    return any(isinstance(e, Call) and e.op == "isnullptr" for e in distinct(condition))
 
 
 def _if_then_else(b: FunctionBuilder, e: Call) -> str:

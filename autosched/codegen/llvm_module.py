@@ -32,17 +32,26 @@ class Region:
 
     `values` has the registers of pure expressions, and `exact` those of pure floats in which
     nothing is fused. `loads` has, by pointer variable, values read from memory that no store has
-    made stale. `pointers` has addresses.
+    made stale; `read` and `exact_read` have values computed from such, until any store. `pointers`
+    has addresses.
     """
 
-    __slots__ = ("block", "exact", "loads", "pointers", "values")
+    __slots__ = ("block", "exact", "exact_read", "loads", "pointers", "read", "values")
 
     def __init__(self, block: Block) -> None:
         self.block = block
         self.values: dict[Expr, str] = {}
         self.exact: dict[Expr, str] = {}
         self.loads: dict[Var, dict[Expr, str]] = {}
+        self.read: dict[Expr, str] = {}
+        self.exact_read: dict[Expr, str] = {}
         self.pointers: dict[tuple[Var, str, Terms], str] = {}
+
+    def forget(self) -> None:
+        """Drops all the values read from memory."""
+        self.loads.clear()
+        self.read.clear()
+        self.exact_read.clear()
 
 
 @dataclass
@@ -87,6 +96,7 @@ class ModuleBuilder:
     of_vectors: dict[int, str] = field(default_factory=dict)
     shared: dict[str, str] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
+    reads: dict[Expr, bool] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
     addressed: Callable[[], set[Var]] = set
     updated: Callable[[], frozenset[Var]] = frozenset

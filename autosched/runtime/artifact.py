@@ -21,7 +21,7 @@ from autosched.tir.expr import BufferLoad, Call, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, exprs_with, stored_in
 from autosched.tir.stmt import Evaluate
-from autosched.tir.walk import pre_order, stmts
+from autosched.tir.walk import distinct, stmts
 from autosched.words import count, numbered
 
 _FAMILY = b"ASCPU"
@@ -231,9 +231,9 @@ def written(func: PrimFunc) -> set[Var]:
     found = stored_in(func.body)
     for s in stmts(func.body):
         if isinstance(s, Evaluate):
-            calls = [e for e in pre_order(s.value) if isinstance(e, Call)]
+            calls = [e for e in distinct(s.value) if isinstance(e, Call)]
             read = {e.args[1] for e in calls if e.op == "tvm_access_ptr" and _only_reads(e)}
-            for e in pre_order(s.value):
+            for e in distinct(s.value):
                 if e in read:
                     continue
                 if isinstance(e, BufferLoad):

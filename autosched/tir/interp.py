@@ -39,7 +39,7 @@ from autosched.tir.interp_threads import Run, Threads
 from autosched.tir.interp_value import Value
 from autosched.tir.interp_watch import Watch
 from autosched.tir.printer import to_text
-from autosched.tir.walk import all_exprs, free_vars
+from autosched.tir.walk import free_vars, unique_exprs
 
 __all__ = ["AccessError", "InterpreterError", "RaceError", "Watch", "register_extern", "run"]
 
@@ -86,7 +86,7 @@ def run(
         arguments.instance("interp.run: watch", watch, Watch)
     scopes = {
         e.args[0].value
-        for e in all_exprs(func.body)
+        for e in unique_exprs(func.body)
         if isinstance(e, Call) and e.op == "tvm_storage_sync" and isinstance(e.args[0], StringImm)
     }
     if watch is None and (scopes if check_races is None else check_races):

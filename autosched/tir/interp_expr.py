@@ -83,7 +83,7 @@ from autosched.tir.interp_value import (
 )
 from autosched.tir.kinds import bits_of, kinds
 from autosched.tir.stmt import Stmt
-from autosched.tir.walk import pre_order
+from autosched.tir.walk import distinct
 
 _HIGHEST = 25  # levels of an expression in one Python text; CPython allows 200 parentheses
 
@@ -443,7 +443,7 @@ _SHUFFLE = bits_of(Shuffle)
 def _may_fail(e: Expr) -> bool:
     """Whether evaluating `e` for threads that do not need it could raise an error."""
     unsafe = (BufferLoad, Div, Mod, FloorDiv, FloorMod)
-    return any(isinstance(node, unsafe) for node in pre_order(e))
+    return any(isinstance(node, unsafe) for node in distinct(e))
 
 
 _RULES: dict[type[Expr], Callable[[ExprCompiler, Any], Value]] = {

@@ -53,7 +53,7 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
-from autosched.tir.walk import all_exprs, stmts
+from autosched.tir.walk import stmts, unique_exprs
 
 _DEEPEST = 12  # the most nested loops in one Python function; CPython allows 20
 
@@ -432,7 +432,7 @@ def _view_types(body: Stmt) -> dict[Var, set[DType]]:
     for stmt in stmts(body):
         if isinstance(stmt, BufferStore):
             found.setdefault(stmt.buffer.data, set()).add(stmt.buffer.dtype.element)
-    for expr in all_exprs(body):
+    for expr in unique_exprs(body):
         if isinstance(expr, BufferLoad):
             found.setdefault(expr.buffer.data, set()).add(expr.buffer.dtype.element)
         elif isinstance(expr, Call) and expr.op in TYPED_POINTERS:

@@ -80,11 +80,16 @@ def made_whole(e: Expr) -> frozenset[Expr]:
     return frozenset()
 
 
-def _terms(e: Expr) -> Iterator[Expr]:
-    yield e
-    if isinstance(e, Add | Sub):
-        yield from _terms(e.a)
-        yield from _terms(e.b)
+def _terms(e: Expr) -> set[Expr]:
+    found: set[Expr] = set()
+    stack = [e]
+    while stack:
+        term = stack.pop()
+        if term not in found:
+            found.add(term)
+            if isinstance(term, Add | Sub):
+                stack += (term.a, term.b)
+    return found
 
 
 def is_sum(s: BufferStore, buffer: Buffer | None = None) -> bool:

@@ -74,10 +74,17 @@ def kinds_in(s: Stmt) -> int:
 
 
 def nodes_with(e: Expr, wanted: int) -> Iterator[Expr]:
-    """The nodes of `e` that are, or contain, a node of the `wanted` kinds, in pre-order."""
+    """The different nodes of `e` that are, or contain, a node of the `wanted` kinds.
+
+    They are in the order of first occurrence in pre-order.
+    """
+    seen: set[Expr] = set()
     stack = [e] if kinds(e) & wanted else []
     while stack:
         node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
         yield node
         for child in reversed(node.children()):
             if child._kinds & wanted:  # cached, because that of `e` is
@@ -85,7 +92,7 @@ def nodes_with(e: Expr, wanted: int) -> Iterator[Expr]:
 
 
 def loads_in(e: Expr) -> Iterator[BufferLoad]:
-    """The loads of buffers in `e`, parents first."""
+    """The different loads of buffers in `e`, parents first."""
     return (node for node in nodes_with(e, _LOADS) if isinstance(node, BufferLoad))
 
 

@@ -21,7 +21,7 @@ from autosched.tir.stmt import (
     DeclBuffer,
     Prefetch,
 )
-from autosched.tir.walk import all_exprs, free_vars, stmts
+from autosched.tir.walk import free_vars, stmts, unique_exprs
 
 
 class DeclPrinter(ExprPrinter):
@@ -106,7 +106,7 @@ class DeclPrinter(ExprPrinter):
                     declared.update(m.buffer for m in stmt.match_buffers)
                     found.update((r.buffer, None) for r in (*stmt.reads, *stmt.writes))
                     found.update((m.source.buffer, None) for m in stmt.match_buffers)
-        for expr in all_exprs(func.body):
+        for expr in unique_exprs(func.body):
             if isinstance(expr, BufferLoad):
                 found.setdefault(expr.buffer)
         for buffer in found:

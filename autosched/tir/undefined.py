@@ -17,7 +17,7 @@ from autosched.tir.stmt import (
     LetStmt,
     Stmt,
 )
-from autosched.tir.walk import all_exprs, direct_exprs, free_vars, stmts
+from autosched.tir.walk import direct_exprs, free_vars, stmts, unique_exprs
 
 
 def bound_variables(body: Stmt) -> set[Var]:
@@ -63,6 +63,6 @@ def buffers_in(body: Stmt) -> Iterator[Buffer]:
     for s in stmts(body):
         if isinstance(s, BufferStore | DeclBuffer):
             yield s.buffer
-    for e in all_exprs(body):
+    for e in unique_exprs(body):
         if isinstance(e, BufferLoad):
             yield e.buffer

@@ -44,7 +44,7 @@ from autosched.tir.interp_math import integer_call
 from autosched.tir.jumps import jumps
 from autosched.tir.numpy_binary import BINARY
 from autosched.tir.op import add, all_, const, ge, lt
-from autosched.tir.walk import free_vars, pre_order
+from autosched.tir.walk import distinct, free_vars
 from autosched.workloads.numpy_operations import CALLS, UFUNCS
 from autosched.workloads.workload import Array, shape_of
 
@@ -94,7 +94,7 @@ def extremes(op: ComputeOp, e: Expr, conditions: Sequence[Expr]) -> tuple[int, i
     whose range is not constant, more than 2**26 points.
     """
     every = (e, *conditions)
-    if any(isinstance(part, ProducerLoad | Reduce) for each in every for part in pre_order(each)):
+    if any(isinstance(part, ProducerLoad | Reduce) for each in every for part in distinct(each)):
         return None
     names = frozenset().union(*map(free_vars, every))
     axes = [axis for axis in op.root_iter_vars if axis.var in names]
@@ -125,7 +125,7 @@ def jumps_with_floats(op: Operation) -> bool:
     if not isinstance(op, ComputeOp):
         return False
     bodies = [e for body in op.body for e in (body, *_combined(body))]
-    return any(jumps(e) for body in bodies for e in pre_order(body))
+    return any(jumps(e) for body in bodies for e in distinct(body))
 
 
 def _combined(body: Expr) -> Sequence[Expr]:

@@ -19,7 +19,7 @@ from autosched.tir.kinds import (
 )
 from autosched.tir.parser import parse_func
 from autosched.tir.stmt import BufferStore
-from autosched.tir.walk import all_exprs, direct_exprs, pre_order, stmts, unique_exprs
+from autosched.tir.walk import all_exprs, direct_exprs, distinct, stmts, unique_exprs
 
 PROGRAM = """
 def main(A: Buffer((64,), float32), B: Buffer((64,), float32), P: pointer(float32)):
@@ -60,11 +60,11 @@ def test_so_does_a_walk_over_one_expression(wanted: int) -> None:
     roots = {e for e in all_exprs(parse_func(PROGRAM).body) if kinds(e) & wanted}
     assert roots
     for root in roots:
-        expected = [e for e in pre_order(root) if kinds(e) & wanted]
+        expected = [e for e in distinct(root) if kinds(e) & wanted]
         assert list(nodes_with(root, wanted)) == expected
 
 
-def test_loads_of_a_value_in_order_each_time_they_occur() -> None:
+def test_loads_of_a_value_in_order() -> None:
     stores = [s for s in stmts(parse_func(PROGRAM).body) if isinstance(s, BufferStore)]
     found = [[str(load) for load in loads_in(s.value)] for s in stores]
     assert found == [["A[i * 4:i * 4 + 4]", "A[i]"], ["A[i]", "A[i % 4]"]]

@@ -121,7 +121,18 @@ def test_free_variables() -> None:
 def test_orders_of_visits() -> None:
     e = (I + J) * N
     assert list(walk.pre_order(e)) == [e, I + J, I, J, N]
+    assert list(walk.distinct(e)) == [e, I + J, I, J, N]
     assert list(walk.post_order(e)) == [I, J, I + J, N, e]
+
+
+def test_what_is_shared_is_visited_once() -> None:
+    e = (I + J) * (I + J) - J
+    assert list(walk.distinct(e)) == list(dict.fromkeys(walk.pre_order(e)))
+    assert list(walk.post_order(e)) == [I, J, I + J, (I + J) * (I + J), e]
+    power: Expr = I
+    for _ in range(40):
+        power = power * power
+    assert len(list(walk.distinct(power))) == len(list(walk.post_order(power))) == 41
 
 
 def test_loads_in_order() -> None:

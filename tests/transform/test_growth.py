@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from autosched import te
-from autosched.driver import schedule_ops
+from autosched.codegen.llvm import emit_llvm
+from autosched.driver import lower_func, schedule_ops
+from autosched.target import cpu_target
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.transform.expressions.guard_selects import GuardSelects
@@ -74,3 +76,46 @@ def test_each_choice_of_a_chain_is_looked_at_once(make: Callable[[int], PrimFunc
 
 def test_each_of_many_buffers_is_looked_for_once() -> None:
     assert _growth(_stages_of_one_sum, ShareOutput(), 16) < 3.5
+
+
+Step = Callable[[Expr, Expr], Expr]
+STEPS: dict[str, tuple[str, Step]] = {
+    "a product": ("float32", lambda x, a: x * x),
+    "a quotient": ("float32", lambda x, a: (x + a / x) * 0.5),
+    "a function": ("float32", lambda x, a: te.exp(-x * x) + x),
+    "a jump": ("float32", lambda x, a: te.floor(x * x) + x),
+    "a remainder": ("int32", lambda x, a: (x * x + a) % 7),
+    "a choice": ("float32", lambda x, a: te.if_then_else(a > 1.0, x * 0.5, x * x)),
+    "bytes": ("float8_e4m3fn", lambda x, a: x * x + a),
+}
+"""A step of an iteration, which uses the value of the step before more than once, and its type."""
+
+
+def _iterated(kind: str, steps: int, length: int = 60) -> PrimFunc:
+    """`steps` steps for each element."""
+    dtype, step = STEPS[kind]
+    A = te.placeholder((length,), dtype, name="A")
+
+    def last(i: Var) -> Expr:
+        x: Expr = A[i]
+        for _ in range(steps):
+            x = step(x, A[i])
+        return x
+
+    B = te.compute((length,), last, name="B")
+    return schedule_ops(te.create_schedule(B.op), [A, B])
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_value_that_is_used_twice_is_compiled_once(kind: str) -> None:
+    """Written out, the values of these programs have thousands and millions of operations."""
+    target = cpu_target(2)
+    small, large = (_iterated(kind, steps) for steps in (10, 20))
+    few = calls(lambda: emit_llvm(lower_func(small, target), target))
+    assert calls(lambda: emit_llvm(lower_func(large, target), target)) < 3 * few
+
+
+def test_forty_squares_are_forty_products() -> None:
+    target = cpu_target(2)
+    text = emit_llvm(lower_func(_iterated("a product", 40, 16), target), target)
+    assert text.count("fmul") == 40

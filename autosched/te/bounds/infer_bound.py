@@ -270,7 +270,7 @@ class _Context:
 
         pass_up_index(reader, self.domains, values, name_fused=named)
         table = {iv.var: values[iv] for iv in consumer.axis}
-        for load in consumer.loads:
+        for load in consumer.distinct_loads:
             for dim, index in enumerate(load.indices if load.producer in needed else ()):
                 place = analyzer.simplify(substitute(index, table))
                 for var, value in reversed(fused.items()):

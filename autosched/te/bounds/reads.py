@@ -95,29 +95,69 @@ def reads_of(ops: Iterable[Operation]) -> Iterator[Read]:
     """
     for op in ops:
         if isinstance(op, ComputeOp):
-            for axis in op.reduce_axis:
-                assert axis.dom is not None, "te.reduce_axis has a domain"
-                yield from _reads(op, axis.dom.min, ())
-                yield from _reads(op, axis.dom.extent, ())
+            for e in _domains(op):
+                yield from _reads(op, e, (), set())
             for body in op.body:
-                yield from _reads(op, body, ())
+                yield from _reads(op, body, (), set())
 
 
-def _reads(op: ComputeOp, e: Expr, conditions: tuple[Expr, ...]) -> Iterator[Read]:
+def unguarded_reads_of(ops: Iterable[Operation]) -> Iterator[Read]:
+    """The reads of `reads_of` that stand in no branch."""
+    for op in ops:
+        if isinstance(op, ComputeOp):
+            for root in (*_domains(op), *op.body):
+                yield from _unguarded(op, root)
+
+
+def _domains(op: ComputeOp) -> Iterator[Expr]:
+    for axis in op.reduce_axis:
+        assert axis.dom is not None, "te.reduce_axis has a domain"
+        yield axis.dom.min
+        yield axis.dom.extent
+
+
+def _of_load(op: ComputeOp, load: ProducerLoad, conditions: tuple[Expr, ...]) -> Iterator[Read]:
+    for index, size in zip(load.indices, load.producer.shape, strict=True):
+        if isinstance(size, IntImm):
+            yield Read(op, load.producer, index, size.value, conditions)
+
+
+def _unguarded(op: ComputeOp, root: Expr) -> Iterator[Read]:
+    seen: set[Expr] = set()
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        match e:
+            case ProducerLoad():
+                yield from _of_load(op, e, ())
+            case Select(condition) | Call("if_then_else", (condition, _, _)):
+                stack.append(condition)
+                continue
+            case Reduce(condition=condition) if not isinstance(condition, IntImm):
+                continue
+        stack += e.children()[::-1]
+
+
+def _reads(op: ComputeOp, e: Expr, conditions: tuple[Expr, ...], seen: set[Expr]) -> Iterator[Read]:
+    """The reads in `e`, besides those in `seen`, which have been found under these conditions."""
+    if e in seen:
+        return
+    seen.add(e)
     match e:
-        case ProducerLoad(producer, indices):
-            for index, size in zip(indices, producer.shape, strict=True):
-                if isinstance(size, IntImm):
-                    yield Read(op, producer, index, size.value, conditions)
+        case ProducerLoad():
+            yield from _of_load(op, e, conditions)
         case Select(condition, a, b) | Call("if_then_else", (condition, a, b)):
-            yield from _reads(op, condition, conditions)
-            yield from _reads(op, a, (*conditions, condition))
-            yield from _reads(op, b, (*conditions, Not(condition)))
+            yield from _reads(op, condition, conditions, seen)
+            yield from _reads(op, a, (*conditions, condition), set())
+            yield from _reads(op, b, (*conditions, Not(condition)), set())
             return
         case Reduce(condition=condition) if not isinstance(condition, IntImm):
             conditions = (*conditions, condition)
     for child in e.children():
-        yield from _reads(op, child, conditions)
+        yield from _reads(op, child, conditions, seen)
 
 
 def range_of(op: ComputeOp, constant: int, terms: Mapping[Expr, int]) -> tuple[int, int]:

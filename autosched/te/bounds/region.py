@@ -86,8 +86,7 @@ def record_reads(
 def _record_compute(
     op: ComputeOp, known: AxisSets, needed: Needed, loops: Mapping[IterVar, Range]
 ) -> None:
-    loads = op.loads
-    _record_loads(loads, known, needed, loops)
+    _record_loads(op.distinct_loads, known, needed, loops)
 
 
 def _record_loads(

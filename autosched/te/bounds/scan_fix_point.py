@@ -98,7 +98,7 @@ def _labels(op: ScanOp) -> Labels:
                     label(tensor, dim, {_ELSEWHERE})
             continue
         own = _own_labels(reader, labels)
-        for load in reader.loads:
+        for load in reader.distinct_loads:
             for dim, index in enumerate(load.indices):
                 found = own.get(index) if isinstance(index, Var) else None
                 label(load.producer, dim, {_ELSEWHERE} if found is None else found)

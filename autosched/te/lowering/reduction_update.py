@@ -10,7 +10,7 @@ from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce, Var
 from autosched.tir.stmt import BufferStore, ProducerStore, Stmt, let, seq
-from autosched.tir.walk import combine, pre_order
+from autosched.tir.walk import combine, distinct
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -56,7 +56,7 @@ def store_in_order(
     overwritten: set[Expr] = set()
     clash = False
     for update, element in zip(updates, elements, strict=True):
-        clash = clash or any(node in overwritten for node in pre_order(update.value))
+        clash = clash or any(node in overwritten for node in distinct(update.value))
         overwritten.add(element)
     if not clash:
         return seq(*updates)

@@ -33,9 +33,9 @@ from autosched.tir.linear import linear
 from autosched.tir.stmt import AttrStmt, Evaluate, For, ProducerRealize, ProducerStore, Stmt, seq
 from autosched.tir.walk import (
     all_exprs,
+    distinct,
     free_vars,
     map_children,
-    pre_order,
     stmts,
     substitute,
     uses,
@@ -168,7 +168,7 @@ class _Kernel:
         """`indices` with loop variables renamed in order of occurrence, and those loops' ranges."""
         table: dict[Var, Expr] = {}
         ranges: list[tuple[Expr, Expr]] = []
-        for var in (part for e in indices for part in pre_order(e) if isinstance(part, Var)):
+        for var in (part for e in indices for part in distinct(e) if isinstance(part, Var)):
             if var in self.loops and var not in table:
                 number = len(table), var.dtype
                 table[var] = self.numbered.setdefault(number, Var(f"loop{len(table)}", var.dtype))

@@ -29,7 +29,7 @@ from autosched.tir.expr import (
 from autosched.tir.given import all_of, text
 from autosched.tir.op import Operand, as_expr, cast
 from autosched.tir.operators import declaring
-from autosched.tir.walk import free_vars, loads, pre_order
+from autosched.tir.walk import distinct, free_vars, loads
 
 Shape = Sequence[Expr | int] | Expr | int | np.ndarray[Any, Any]
 
@@ -316,7 +316,7 @@ def check_body(name: str, body: Sequence[Expr]) -> None:
         _check_ragged(name, first)
     for expr in body:
         inner = expr.children() if isinstance(first, Reduce) else (expr,)
-        if any(isinstance(node, Reduce) for child in inner for node in pre_order(child)):
+        if any(isinstance(node, Reduce) for child in inner for node in distinct(child)):
             raise ValueError(
                 f"te.compute {name}: a reduction must be the whole body; compute it in another "
                 "tensor first"

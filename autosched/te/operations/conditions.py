@@ -22,7 +22,7 @@ from autosched.tir.expr import (
     ProducerLoad,
 )
 from autosched.tir.op import all_, if_then_else, likely
-from autosched.tir.walk import pre_order
+from autosched.tir.walk import distinct
 
 
 def within(predicates: Sequence[Expr], condition: Expr) -> Expr:
@@ -47,7 +47,7 @@ def in_turn(condition: Expr) -> list[Expr]:
 
 def may_fail(condition: Expr) -> bool:
     """Whether `condition` reads memory, calls a function, or divides by a non-constant."""
-    return any(map(_fails, pre_order(condition)))
+    return any(map(_fails, distinct(condition)))
 
 
 def _fails(e: Expr) -> bool:

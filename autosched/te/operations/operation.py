@@ -15,7 +15,7 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce
 from autosched.tir.given import names_and_values, text
 from autosched.tir.stmt import Stmt
-from autosched.tir.walk import post_order, pre_order
+from autosched.tir.walk import distinct, post_order, pre_order
 from autosched.words import count
 
 LAYOUT_FREE = "layout_free_placeholders"  # attribute: inputs whose memory layout may be changed
@@ -83,7 +83,16 @@ class ComputeOp(Operation):
     set once create_schedule has checked that all reads of tensors are in bounds.
     """
 
-    __slots__ = ("_inputs", "_loads", "_roots", "axis", "body", "reads_inside", "reduce_axis")
+    __slots__ = (
+        "_distinct_loads",
+        "_inputs",
+        "_loads",
+        "_roots",
+        "axis",
+        "body",
+        "reads_inside",
+        "reduce_axis",
+    )
 
     def __init__(
         self,
@@ -101,6 +110,7 @@ class ComputeOp(Operation):
         self._roots = (*self.axis, *self.reduce_axis)
         self.reads_inside = False
         self._loads: tuple[ProducerLoad, ...] | None = None
+        self._distinct_loads: tuple[ProducerLoad, ...] | None = None
         self._inputs: tuple[Tensor, ...] | None = None
         shape = tuple(iv.dom.extent for iv in self.axis if iv.dom is not None)
         self.outputs = tuple(Tensor(self, k, shape, e.dtype) for k, e in enumerate(self.body))
@@ -116,6 +126,15 @@ class ComputeOp(Operation):
         if self._loads is None:
             self._loads = tuple([load for body in self.body for load in tensor_loads(body)])
         return self._loads
+
+    @property
+    def distinct_loads(self) -> tuple[ProducerLoad, ...]:
+        """The different ones of `loads`, found without following values that are used again."""
+        if self._distinct_loads is None:
+            found = (node for body in self.body for node in distinct(body))
+            loads = (node for node in found if isinstance(node, ProducerLoad))
+            self._distinct_loads = tuple(dict.fromkeys(loads))
+        return self._distinct_loads
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

@@ -14,7 +14,7 @@ from autosched.te.operations.tensor import Tensor, TensorRegion
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, ProducerLoad, Range, Reduce, Var
 from autosched.tir.op import as_expr, const
-from autosched.tir.walk import free_vars, pre_order, rewrite_expr
+from autosched.tir.walk import distinct, free_vars, rewrite_expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,7 +226,7 @@ def tensor_compute(
                 f"{where}: the domain of reduction axis {iv.var.name} depends on another axis"
             )
     for e in call.scalars:
-        if any(isinstance(node, Reduce) for node in pre_order(e)):
+        if any(isinstance(node, Reduce) for node in distinct(e)):
             raise ValueError(f"{where}: a scalar is a reduction; compute it in a tensor first")
     return TensorComputeOp(name, axis, shape, call, tag, attrs)
 

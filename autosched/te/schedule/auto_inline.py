@@ -88,7 +88,7 @@ def is_injective(op: ComputeOp) -> bool:
 def is_elementwise(op: ComputeOp) -> bool:
     """True when `op` is not a reduction and reads tensors at exactly its own indices."""
     own = tuple(iv.var for iv in op.axis)
-    return is_injective(op) and all(load.indices == own for load in op.loads)
+    return is_injective(op) and all(load.indices == own for load in op.distinct_loads)
 
 
 def is_broadcast(op: ComputeOp) -> bool:
@@ -97,7 +97,7 @@ def is_broadcast(op: ComputeOp) -> bool:
     Index 0 of a dimension with one element is allowed beside them.
     """
     places = {iv.var: k for k, iv in enumerate(op.axis)}
-    return is_injective(op) and all(_in_order(load, places) for load in op.loads)
+    return is_injective(op) and all(_in_order(load, places) for load in op.distinct_loads)
 
 
 def _in_order(load: ProducerLoad, places: dict[Var, int]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from autosched.arguments import found
 from autosched.errors import ScheduleError
-from autosched.te.bounds.reads import reads_of
+from autosched.te.bounds.reads import unguarded_reads_of
 from autosched.te.operations.graph import post_order_ops, read_graph, replace_inputs
 from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
 from autosched.te.operations.other_names import OF_SCHEDULES, OtherNames
@@ -153,8 +153,8 @@ def _check_reads(ops: Sequence[Operation]) -> None:
     """
     in_scans = read_graph([op for op in ops if isinstance(op, ScanOp)])
     unknown = [op for op in ops if isinstance(op, ComputeOp) and not op.reads_inside]
-    for read in reads_of([op for op in unknown if op not in in_scans]):
-        if not read.guarded and (why := read.refusal()):
+    for read in unguarded_reads_of([op for op in unknown if op not in in_scans]):
+        if why := read.refusal():
             raise ScheduleError(f"create_schedule: {why}")
     for op in unknown:
         op.reads_inside = op not in in_scans

@@ -60,7 +60,13 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.substitute_stmt import replace_buffers
-from autosched.tir.walk import all_exprs, map_children, rewrite_expr, stmts, uses
+from autosched.tir.walk import (
+    map_children,
+    rewrite_expr,
+    stmts,
+    unique_exprs,
+    uses,
+)
 from autosched.transform.blocks.regions import AccessWalk, Box, Scope, hull
 from autosched.transform.blocks.strides import aligned_strides, allocated_extents
 from autosched.transform.framework.context import PassContext
@@ -288,7 +294,7 @@ def _views(func: PrimFunc) -> dict[Var, list[Buffer]]:
             case Block():
                 for r in (*s.reads, *s.writes, *(m.source for m in s.match_buffers)):
                     found.setdefault(r.buffer)
-    for e in all_exprs(func.body):
+    for e in unique_exprs(func.body):
         if isinstance(e, BufferLoad):
             found.setdefault(e.buffer)
     views: dict[Var, list[Buffer]] = {}

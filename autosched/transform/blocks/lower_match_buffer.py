@@ -48,7 +48,6 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.substitute_stmt import map_buffer
 from autosched.tir.walk import (
-    all_exprs,
     free_vars,
     loads,
     map_children,
@@ -56,6 +55,7 @@ from autosched.tir.walk import (
     rewrite_expr,
     stmts,
     substitute,
+    unique_exprs,
 )
 from autosched.transform.blocks.strides import strides_of
 from autosched.transform.framework.context import PassContext
@@ -211,7 +211,7 @@ class _Lower:
             tuple(map(self._region, block.reads)),
             tuple(map(self._region, block.writes)),
         )
-        pointers = {e for e in all_exprs(block.body) if isinstance(e, Var)}
+        pointers = {e for e in unique_exprs(block.body) if isinstance(e, Var)}
         stored = stored_in(block.body)
         for match in block.match_buffers:
             self._refuse_changing(match, stored)

@@ -66,7 +66,7 @@ from autosched.tir.stmt import (
     For,
     Stmt,
 )
-from autosched.tir.walk import child_stmts, direct_exprs, free_vars, map_children, pre_order, uses
+from autosched.tir.walk import child_stmts, direct_exprs, distinct, free_vars, map_children, uses
 from autosched.transform.blocks.regions import block_regions
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -183,7 +183,7 @@ class _Uses:
 
     def _exprs(self, exprs: Iterable[Expr], spot: _Spot) -> None:
         for e in exprs:
-            for node in pre_order(e):
+            for node in distinct(e):
                 if isinstance(node, BufferLoad):
                     self._use(node.buffer.data, spot)
                 elif isinstance(node, Var):

@@ -24,7 +24,7 @@ from autosched.tir.stmt import (
     nop,
     seq,
 )
-from autosched.tir.walk import direct_exprs, pre_order
+from autosched.tir.walk import direct_exprs, distinct
 from autosched.transform.dataflow.memory import is_unused, memory_of, touched
 from autosched.transform.dataflow.regions import (
     Prover,
@@ -167,7 +167,7 @@ class _DeadStores:
         if any(map(has_side_effect, values)):
             regions = [r for r in regions if r.data in self._memory.private]
         for e in values:
-            for load in pre_order(e):
+            for load in distinct(e):
                 if isinstance(load, BufferLoad):
                     regions = [r for r in regions if not self._may_read(load, r)]
         return regions

@@ -76,7 +76,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import pointers_in, stored_in
 from autosched.tir.op import add, const, not_
 from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, Evaluate, Stmt, seq
-from autosched.tir.walk import map_children, pre_order, stmts
+from autosched.tir.walk import distinct, map_children, stmts
 from autosched.transform.device.thread_sync import kernels
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -173,7 +173,7 @@ def _is_safe(index: Expr) -> bool:
     return not any(
         isinstance(e, BufferLoad | Call)
         or (isinstance(e, Div | Mod | FloorDiv | FloorMod) and not isinstance(e.b, IntImm))
-        for e in pre_order(index)
+        for e in distinct(index)
     )
 
 

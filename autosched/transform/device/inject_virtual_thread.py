@@ -26,7 +26,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import direct_exprs, map_children, pre_order, stmts
+from autosched.tir.walk import direct_exprs, distinct, map_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.storage.widen_allocate import widen_allocate
@@ -125,7 +125,7 @@ def _variables(exprs: Iterable[Expr]) -> set[Var]:
     """The variables in the expressions, and the pointers they load from."""
     found: set[Var] = set()
     for root in exprs:
-        for e in pre_order(root):
+        for e in distinct(root):
             if isinstance(e, Var):
                 found.add(e)
             elif isinstance(e, BufferLoad):
@@ -136,7 +136,7 @@ def _variables(exprs: Iterable[Expr]) -> set[Var]:
 def _written(value: Expr) -> set[Var]:
     """The pointers that calls in `value` may write through."""
     found: set[Var] = set()
-    for e in pre_order(value):
+    for e in distinct(value):
         if isinstance(e, Call) and e.op == "tvm_access_ptr":
             mode = e.args[4]
             if not isinstance(mode, IntImm) or mode.value & 2:

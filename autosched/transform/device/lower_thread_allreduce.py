@@ -79,7 +79,7 @@ from autosched.tir.expr import (
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import cast
 from autosched.tir.stmt import AttrStmt, Evaluate, For, IfThenElse, Stmt, While
-from autosched.tir.walk import map_children, pre_order, stmts, substitute, uses
+from autosched.tir.walk import distinct, map_children, stmts, substitute, uses
 from autosched.transform.device.allreduce_steps import Group, Reduction, shared_tree, warp_shuffles
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -244,7 +244,7 @@ class _Lower:
         for e in self.uneven:
             if isinstance(e, Call) and e.op == "tvm_thread_invariant":
                 continue
-            reads = any(isinstance(part, BufferLoad) for part in pre_order(e))
+            reads = any(isinstance(part, BufferLoad) for part in distinct(e))
             if reads or uses(e, threads):
                 self._fail(f"a reduction under {e!r}, which not all threads of a block meet alike")
 

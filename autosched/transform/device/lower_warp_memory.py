@@ -54,7 +54,7 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
-from autosched.tir.walk import free_vars, map_children, map_expr_children, pre_order, stmts
+from autosched.tir.walk import distinct, free_vars, map_children, map_expr_children, stmts
 from autosched.transform.expressions.facts import Facts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -262,7 +262,7 @@ class _Dealer:
         for condition in self.uneven:
             if isinstance(condition, Call) and condition.op == "tvm_thread_invariant":
                 continue
-            reads = any(isinstance(part, BufferLoad) for part in pre_order(condition))
+            reads = any(isinstance(part, BufferLoad) for part in distinct(condition))
             if reads or not threads.isdisjoint(free_vars(condition)):
                 self._fail(
                     f"{e!r} comes from another thread and stands under {condition!r}, which not "

@@ -8,7 +8,7 @@ from math import lcm
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, Var
 from autosched.tir.stmt import Allocate, BufferStore, Stmt
-from autosched.tir.walk import all_exprs, stmts
+from autosched.tir.walk import stmts, unique_exprs
 from autosched.tir.warpgroup_matrix import TILE_ALIGNMENT, WGMMA_TILES
 from autosched.transform.device.shared_liveness import live_intervals
 from autosched.transform.device.shared_plan import Request, align_up, plan_memory
@@ -85,7 +85,7 @@ def plan_layout(kernel: Stmt, scope: str, alignment: int, planner: str) -> Layou
 
 def product_tiles(kernel: Stmt) -> set[Expr]:
     """The pointers to tiles that wgmma reads; these are aligned to eight of their rows."""
-    products = (e for e in all_exprs(kernel) if isinstance(e, Call) and e.op == "ptx_wgmma")
+    products = (e for e in unique_exprs(kernel) if isinstance(e, Call) and e.op == "ptx_wgmma")
     return {e.args[k] for e in products for k in WGMMA_TILES}
 
 
@@ -97,7 +97,7 @@ def elements_of(kernel: Stmt, scope: str) -> dict[Var, set[DType]]:
             found.setdefault(s.buffer_var, set()).add(s.dtype)
         elif isinstance(s, BufferStore) and s.buffer.data in found:
             found[s.buffer.data].add(s.buffer.dtype)
-    for e in all_exprs(kernel):
+    for e in unique_exprs(kernel):
         if isinstance(e, BufferLoad) and e.buffer.data in found:
             found[e.buffer.data].add(e.buffer.dtype)
         elif isinstance(e, Call) and e.op == "tvm_access_ptr":

@@ -28,7 +28,7 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
-from autosched.tir.walk import child_stmts, direct_exprs, free_vars, pre_order
+from autosched.tir.walk import child_stmts, direct_exprs, distinct, free_vars
 from autosched.transform.device.thread_index import is_uniform
 
 
@@ -297,7 +297,7 @@ class _Walk:
 
     def _changes(self, e: Expr, loop: _Scope) -> bool:
         """True if `e` may have different values in different iterations of `loop`."""
-        for part in pre_order(e):
+        for part in distinct(e):
             match part:
                 case BufferLoad():
                     bases = self.aliases.get(part.buffer.data, (part.buffer.data,))

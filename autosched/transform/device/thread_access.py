@@ -15,7 +15,7 @@ from autosched.tir.lanes import add_lanes
 from autosched.tir.linear import linear
 from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.stmt import BufferStore, Evaluate, Stmt
-from autosched.tir.walk import direct_exprs, free_vars, pre_order, rewrite_expr, substitute
+from autosched.tir.walk import direct_exprs, distinct, free_vars, rewrite_expr, substitute
 from autosched.tir.warpgroup_matrix import WGMMA_TILES, group_product_of
 from autosched.transform.device.thread_index import LANE, Place, Span
 
@@ -138,7 +138,7 @@ def accesses_of(s: Stmt, scope: str, table: Mapping[Var, Expr]) -> list[Access]:
 
 def _of_expr(root: Expr, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
     named: set[Expr] = set()  # elements whose address goes to a call with known accesses
-    for e in pre_order(root):
+    for e in distinct(root):
         if isinstance(e, Call) and e.op in POINTER_OFFSETS:
             named |= {a.args[0] for a in e.args if isinstance(a, Call) and a.op == "address_of"}
         if isinstance(e, BufferLoad) and e.buffer.scope == scope and e not in named:

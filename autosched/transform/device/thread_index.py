@@ -31,7 +31,7 @@ from autosched.tir.expr import (
 from autosched.tir.gpu import WARP
 from autosched.tir.linear import linear
 from autosched.tir.numpy_binary import BINARY
-from autosched.tir.walk import free_vars, pre_order
+from autosched.tir.walk import distinct, free_vars
 
 Array = np.ndarray[Any, Any]
 MOST = 65536
@@ -249,7 +249,7 @@ def is_uniform(
             and not alike(part.buffer.data)
         )
         or (isinstance(part, Call) and part.op == "ptx_lane_id")
-        for part in pre_order(e)
+        for part in distinct(e)
     )
     return not reads and free_vars(e).isdisjoint(threads)
 

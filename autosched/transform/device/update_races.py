@@ -17,7 +17,7 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
-from autosched.tir.walk import all_exprs, child_stmts, pre_order, stmts
+from autosched.tir.walk import all_exprs, child_stmts, distinct, stmts
 from autosched.transform.device.thread_index import is_uniform
 
 Axes = Mapping[str, frozenset[Var]]
@@ -150,5 +150,5 @@ def _common(tag: str) -> tuple[str, ...]:
 def _updates(s: BufferStore) -> bool:
     return any(
         isinstance(e, BufferLoad) and e.buffer.data is s.buffer.data and e.indices == s.indices
-        for e in pre_order(s.value)
+        for e in distinct(s.value)
     )

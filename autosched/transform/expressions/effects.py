@@ -7,8 +7,8 @@ from collections.abc import Callable
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Call, Expr, ProducerLoad
 from autosched.tir.intrin import EFFECTS, Effect
-from autosched.tir.kinds import bits_of, kinds
-from autosched.tir.walk import pre_order
+from autosched.tir.kinds import bits_of, kinds, loads_in
+from autosched.tir.walk import distinct
 
 _HARMLESS = (Effect.PURE, Effect.ANNOTATION)
 _CALLS = bits_of(Call)
@@ -19,7 +19,7 @@ def is_lasting(e: Expr) -> bool:
     """True if the value of `e` depends only on its variables: no loads, only pure calls."""
     if not kinds(e) & _UNSURE:
         return True
-    for node in pre_order(e):
+    for node in distinct(e):
         if isinstance(node, Call):
             if EFFECTS.get(node.op) not in _HARMLESS:
                 return False
@@ -32,7 +32,7 @@ def has_side_effect(e: Expr) -> bool:
     """True if evaluating `e` may change state; loads do not count."""
     if not kinds(e) & _CALLS:
         return False
-    for node in pre_order(e):
+    for node in distinct(e):
         if isinstance(node, Call) and EFFECTS.get(node.op, Effect.OPAQUE) is Effect.OPAQUE:
             return True
     return False
@@ -46,7 +46,7 @@ def mentions(*types: type[Expr]) -> Callable[[Expr], bool]:
 
 def loads_elsewhere(value: Expr, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
     """True if `value` loads from the memory of `buffer`, except from `buffer` at `indices`."""
-    if isinstance(value, BufferLoad) and value.buffer.data is buffer.data:
-        if value.buffer is not buffer or value.indices != indices:
-            return True
-    return any(loads_elsewhere(child, buffer, indices) for child in value.children())
+    return any(
+        load.buffer.data is buffer.data and (load.buffer is not buffer or load.indices != indices)
+        for load in loads_in(value)
+    )

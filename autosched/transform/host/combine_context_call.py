@@ -33,7 +33,13 @@ from autosched.tir.dtype import handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IterVar, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, AllocateConst, AttrStmt, For, ForKind, LetStmt, Stmt, let
-from autosched.tir.walk import all_exprs, free_vars, map_children, pre_order, rewrite_expr
+from autosched.tir.walk import (
+    distinct,
+    free_vars,
+    map_children,
+    rewrite_expr,
+    unique_exprs,
+)
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.function_target import is_host_function
 from autosched.transform.framework.passes import FunctionPass
@@ -55,7 +61,7 @@ class CombineContextCall(FunctionPass):
     name: ClassVar[str] = "CombineContextCall"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not is_host_function(func) or not any(map(_is_context, all_exprs(func.body))):
+        if not is_host_function(func) or not any(map(_is_context, unique_exprs(func.body))):
             return func
         return func.with_body(_Combine().func(func))
 
@@ -121,7 +127,7 @@ class _Combine:
         (value,) = e.children()
         if not value.dtype.is_handle:
             raise CompileError(f"CombineContextCall: a context is a handle, found {e!r}")
-        if any(isinstance(part, BufferLoad) for part in pre_order(value)):
+        if any(isinstance(part, BufferLoad) for part in distinct(value)):
             return value
         scope = next(s for s in reversed(self._scopes) if s.starts_region or s.has(value))
         var = scope.contexts.get(value)

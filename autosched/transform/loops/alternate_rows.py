@@ -45,7 +45,7 @@ from autosched.tir.loops import count_from_zero
 from autosched.tir.op import const
 from autosched.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import free_vars, map_children, pre_order
+from autosched.tir.walk import distinct, free_vars, map_children
 from autosched.transform.expressions.effects import has_side_effect
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -158,7 +158,7 @@ def _is_product(nest: _Nest, store: BufferStore) -> bool:
             return False
     return any(
         isinstance(e, Mul) and {row, column} <= free_vars(e) and _separates(e, row, column)
-        for e in pre_order(store.value)
+        for e in distinct(store.value)
     )
 
 

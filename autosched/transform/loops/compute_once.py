@@ -34,9 +34,9 @@ from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, Seq
 from autosched.tir.walk import (
     child_stmts,
     direct_exprs,
+    distinct,
     free_vars,
     map_children,
-    pre_order,
     rewrite_expr,
     stmts,
 )
@@ -120,7 +120,7 @@ class _Binder:
         found = self._known.get(s)
         if found is None:
             if isinstance(s, BufferStore) and s.predicate is None:
-                found = tuple(_handed_out(s.value, divides=False))
+                found = tuple(_handed_out(s.value))
             elif isinstance(s, SeqStmt) or (isinstance(s, For) and _is_sure(s)):
                 found = tuple(chain.from_iterable(map(self._values, child_stmts(s))))
             else:
@@ -135,24 +135,30 @@ def _is_sure(loop: For) -> bool:
     return serial and trip_count(loop) > 0
 
 
-def _handed_out(e: Expr, *, divides: bool) -> Iterator[Expr]:
-    """The operands of broadcasts in `e` that are worth a variable.
+def _handed_out(value: Expr) -> Iterator[Expr]:
+    """The operands of broadcasts in `value` that are worth a variable.
 
-    With `divides`, which says that `e` is a divisor, plain loads are among them.
+    Plain loads are among them where they are divisors.
     """
-    if (
-        not kinds(e) & _BROADCAST
-        or isinstance(e, Let)
-        or (isinstance(e, Call) and e.op == "if_then_else")
-    ):
-        return
-    if isinstance(e, Broadcast):
-        found = e.value
-        if found.dtype.is_float and _loads(found) and (divides or not _is_load(found)):
-            yield found
-        return
-    for part in e.children():
-        yield from _handed_out(part, divides=isinstance(e, Div) and part is e.b)
+    seen: set[tuple[Expr, bool]] = set()
+    stack = [(value, False)]
+    while stack:
+        e, divides = item = stack.pop()
+        if (
+            item in seen
+            or not kinds(e) & _BROADCAST
+            or isinstance(e, Let)
+            or (isinstance(e, Call) and e.op == "if_then_else")
+        ):
+            continue
+        seen.add(item)
+        if isinstance(e, Broadcast):
+            found = e.value
+            if found.dtype.is_float and _loads(found) and (divides or not _is_load(found)):
+                yield found
+            continue
+        divisor = e.b if isinstance(e, Div) else None
+        stack += [(part, part is divisor) for part in reversed(e.children())]
 
 
 def _is_load(e: Expr) -> bool:
@@ -161,7 +167,7 @@ def _is_load(e: Expr) -> bool:
 
 def _loads(e: Expr) -> list[BufferLoad]:
     """The loads that `e` is computed from; none if one of them is conditional."""
-    nodes = list(pre_order(e))
+    nodes = list(distinct(e))
     loads = [n for n in nodes if isinstance(n, BufferLoad)]
     sure = not any(isinstance(n, Call) and n.op == "if_then_else" for n in nodes)
     return loads if sure and all(load.predicate is None for load in loads) else []

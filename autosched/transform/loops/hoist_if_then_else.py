@@ -23,7 +23,7 @@ from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.expr import Div, Expr, FloorDiv, FloorMod, IntImm, Mod
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
-from autosched.tir.walk import child_stmts, map_children, pre_order, uses
+from autosched.tir.walk import child_stmts, distinct, map_children, uses
 from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.context import PassContext
@@ -104,7 +104,7 @@ def _is_harmless(condition: Expr) -> bool:
     """Whether `condition` may be evaluated anywhere: it reads no memory and cannot trap."""
     divides = (
         isinstance(e, Div | Mod | FloorDiv | FloorMod) and not isinstance(e.b, IntImm)
-        for e in pre_order(condition)
+        for e in distinct(condition)
     )
     return is_lasting(condition) and not any(divides)
 

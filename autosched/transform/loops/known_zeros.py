@@ -29,7 +29,7 @@ from autosched.tir.expr import (
 from autosched.tir.function import PrimFunc
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.stmt import BufferRealize, BufferStore
-from autosched.tir.walk import all_exprs, stmts
+from autosched.tir.walk import stmts, unique_exprs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +138,7 @@ def known_patterns(func: PrimFunc) -> dict[Var, tuple[Pattern, ...]]:
             patterns = tuple(p for _, p in stored_residues(stores[data][0]) if p is not None)
             if patterns:
                 found[data] = patterns
-    for e in all_exprs(func.body) if found else ():
+    for e in unique_exprs(func.body) if found else ():
         if isinstance(e, Var) and e.dtype.is_handle:
             found.pop(e, None)
         elif isinstance(e, BufferLoad) and e.buffer.data in found:

@@ -27,7 +27,7 @@ from autosched.tir.kinds import bits_of, nodes_with
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import add, floordiv
 from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
-from autosched.tir.walk import direct_exprs, free_vars, pre_order, stmts
+from autosched.tir.walk import direct_exprs, distinct, free_vars, stmts
 
 Bounds = Mapping[Var, tuple[int, int]]
 _CHOICES = bits_of(Call, Let, Select)
@@ -97,7 +97,7 @@ def as_part(condition: Expr) -> Part | None:
     """The integer comparison `condition`; None for any other, or if it reads memory."""
     if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_index:
         return None
-    if any(isinstance(e, BufferLoad | Call) for e in pre_order(condition)):
+    if any(isinstance(e, BufferLoad | Call) for e in distinct(condition)):
         return None
     low, high = condition.a, condition.b
     if isinstance(condition, GT | GE):

@@ -27,9 +27,10 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import (
+    ExprFn,
+    distinct,
     map_children,
     map_expr_children,
-    pre_order,
     stmts,
 )
 from autosched.transform.expressions.effects import is_lasting
@@ -156,17 +157,23 @@ class _Partitioner:
 
     def _value(self, e: Expr) -> Expr:
         """`e` with each decided Select and if_then_else replaced by the value that it chooses."""
-        if not self._in_values:
-            return e
+        return self._chosen(e, {}) if self._in_values else e
+
+    def _chosen(self, e: Expr, known: dict[Expr, Expr]) -> Expr:
+        done = known.get(e)
+        if done is None:
+            done = known[e] = self._choose(e, lambda part: self._chosen(part, known))
+        return done
+
+    def _choose(self, e: Expr, chosen: ExprFn) -> Expr:
         match e:
             case Select(whole, a, b) | Call("if_then_else", (whole, a, b)):
                 condition = self._known.left_of(whole)
                 if isinstance(condition, bool):
-                    return self._value(a if condition else b)
-                if condition is whole:
-                    return map_expr_children(e, self._value)
-                return e.with_children((condition, self._value(a), self._value(b)))
-        return map_expr_children(e, self._value)
+                    return chosen(a if condition else b)
+                if condition is not whole:
+                    return e.with_children((condition, chosen(a), chosen(b)))
+        return map_expr_children(e, chosen)
 
     # -- loops
 
@@ -346,5 +353,5 @@ def _reduces_threads(s: Stmt) -> bool:
         isinstance(e, Call) and e.op == "tvm_thread_allreduce"
         for x in stmts(s)
         if isinstance(x, Evaluate)
-        for e in pre_order(x.value)
+        for e in distinct(x.value)
     )

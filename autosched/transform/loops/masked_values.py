@@ -37,7 +37,7 @@ from autosched.tir.expr import (
 from autosched.tir.function import PrimFunc
 from autosched.tir.linear import combine, linear
 from autosched.tir.stmt import BufferRealize, BufferStore, IfThenElse, Stmt
-from autosched.tir.walk import all_exprs, child_stmts, direct_exprs, free_vars, stmts
+from autosched.tir.walk import child_stmts, direct_exprs, free_vars, stmts, unique_exprs
 
 Linear = tuple[int, dict[Expr, int]]
 
@@ -266,7 +266,7 @@ def _own_buffers(func: PrimFunc) -> dict[Var, Buffer]:
         for s in stmts(func.body)
         if isinstance(s, BufferRealize) and s.buffer.data not in arguments
     }
-    for e in all_exprs(func.body):
+    for e in unique_exprs(func.body):
         if isinstance(e, Var) and e.dtype.is_handle:
             own.pop(e, None)
         elif isinstance(e, BufferLoad) and e.buffer.data in own:

@@ -62,9 +62,9 @@ from autosched.tir.stmt import (
 from autosched.tir.substitute_stmt import replace_stmt, substitute_stmt
 from autosched.tir.walk import (
     direct_exprs,
+    distinct,
     free_vars,
     map_children,
-    pre_order,
     stmts,
     substitute,
     uses,
@@ -214,14 +214,14 @@ def _mentions(s: Stmt, buffer: Buffer) -> bool:
 
 
 def _reads(e: Expr, buffer: Buffer) -> bool:
-    nodes = pre_order(e)
+    nodes = distinct(e)
     loads = any(isinstance(n, BufferLoad) and n.buffer.data is buffer.data for n in nodes)
     return loads or buffer.data in free_vars(e)
 
 
 def _accumulates(store: BufferStore) -> bool:
     """Whether the value reads the stored element and no other element of the buffer."""
-    nodes = pre_order(store.value)
+    nodes = distinct(store.value)
     own = [n for n in nodes if isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data]
     return bool(own) and all(
         n.buffer is store.buffer and n.indices == store.indices and n.predicate is None for n in own

@@ -43,7 +43,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import all_exprs, free_vars, map_children, pre_order, rewrite_expr, stmts
+from autosched.tir.walk import all_exprs, distinct, free_vars, map_children, rewrite_expr, stmts
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -145,7 +145,7 @@ def _leaves(s: Stmt, loops: tuple[For, ...] = ()) -> list[_Leaf] | None:
         case AttrStmt(key=key) if key.startswith("pragma_"):
             return _leaves(s.body, loops)
         case IfThenElse(condition, inner, None) if not any(
-            isinstance(e, BufferLoad) for e in pre_order(condition)
+            isinstance(e, BufferLoad) for e in distinct(condition)
         ):
             return _leaves(inner, loops)
         case SeqStmt(parts):
@@ -204,7 +204,7 @@ def _is_pointwise(leaf: _Leaf) -> bool:
     """Whether a store reads no element of its buffer but the one that it stores."""
     return all(
         e.indices == leaf.store.indices and e.buffer.is_laid_out_as(leaf.store.buffer)
-        for e in pre_order(leaf.store.value)
+        for e in distinct(leaf.store.value)
         if isinstance(e, BufferLoad) and e.buffer.data is leaf.store.buffer.data
     )
 

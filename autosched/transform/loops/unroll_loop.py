@@ -23,7 +23,7 @@ from autosched.tir.stmt import (
     nop,
     seq,
 )
-from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order
+from autosched.tir.walk import direct_exprs, distinct, free_vars, map_children
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.vector_copies import only_copies_vectors
@@ -174,7 +174,7 @@ class _Unroller:
             for index in s.indices:
                 self._local_indices |= free_vars(index)
         for root in direct_exprs(s):
-            for e in pre_order(root):
+            for e in distinct(root):
                 if isinstance(e, BufferLoad) and self._counts(e.buffer):
                     for index in e.indices:
                         self._local_indices |= free_vars(index)

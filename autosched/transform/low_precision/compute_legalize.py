@@ -27,7 +27,7 @@ from autosched.tir.jumps import deciding_variables
 from autosched.tir.kinds import bits_of, kinds_in
 from autosched.tir.op import cast
 from autosched.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
-from autosched.tir.walk import all_exprs, map_children, map_expr_children, stmts
+from autosched.tir.walk import map_children, map_expr_children, stmts, unique_exprs
 from autosched.transform.low_precision.retyped import Retyping
 
 IsSmall = Callable[[DType], bool]
@@ -92,7 +92,7 @@ def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> se
     if scopes and found:
         deciding = _computed(func.body, found & deciding_variables(func.body, through_sums=True))
         found = {var for var in found if var.scope in scopes or var in deciding}
-    for e in all_exprs(func.body) if found else ():
+    for e in unique_exprs(func.body) if found else ():
         if isinstance(e, Var):
             found.discard(e)
         elif (

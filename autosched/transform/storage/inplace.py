@@ -45,22 +45,30 @@ def can_run_in_place(stmt: Stmt, target: Var, source: Var) -> bool:
     return store is not None and _reaches_once(store.indices, loops, bound)
 
 
-def _reads_only(e: Expr, target: Var, source: Var, store: BufferStore | None) -> bool:
-    """True if `e` does not access `target`, and accesses `source` only where `store` writes."""
-    if e is target or e is source:
-        return False
-    if isinstance(e, BufferLoad):
-        if e.buffer.data is target:
+def _reads_only(value: Expr, target: Var, source: Var, store: BufferStore | None) -> bool:
+    """True if `value` does not access `target`, and accesses `source` only where `store` writes."""
+    seen: set[tuple[Expr, BufferStore | None]] = set()
+    stack = [(value, store)]
+    while stack:
+        e, own = item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        if e is target or e is source:
             return False
-        if e.buffer.data is source and not (
-            store is not None
-            and e.buffer.is_laid_out_as(store.buffer)
-            and e.indices == store.indices
-            and e.predicate is store.predicate
-        ):
-            return False
-        store = None  # the indices of the load must not read the source
-    return all(_reads_only(c, target, source, store) for c in e.children())
+        if isinstance(e, BufferLoad):
+            if e.buffer.data is target:
+                return False
+            if e.buffer.data is source and not (
+                own is not None
+                and e.buffer.is_laid_out_as(own.buffer)
+                and e.indices == own.indices
+                and e.predicate is own.predicate
+            ):
+                return False
+            own = None  # the indices of the load must not read the source
+        stack += [(child, own) for child in e.children()]
+    return True
 
 
 def _reaches_once(indices: tuple[Expr, ...], loops: dict[Var, Expr], bound: set[Var]) -> bool:

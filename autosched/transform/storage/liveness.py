@@ -186,15 +186,15 @@ class _Finder:
     def _pointers_in(self, e: Expr) -> tuple[Var, ...]:
         found = self._pointers.get(e)
         if found is None:
-            found = ()
+            own: dict[Var, None] = {}
             if isinstance(e, Var) and e.dtype.is_handle:
-                found = (e,)
+                own[e] = None
                 self.addressed.add(e)
             elif isinstance(e, BufferLoad):
-                found = (e.buffer.data,)
+                own[e.buffer.data] = None
             for child in e.children():
-                found += self._pointers_in(child)
-            self._pointers[e] = found
+                own.update(dict.fromkeys(self._pointers_in(child)))
+            found = self._pointers[e] = tuple(own)
         return found
 
 

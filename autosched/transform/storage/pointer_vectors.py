@@ -10,7 +10,7 @@ from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import floordiv
 from autosched.tir.stmt import Allocate, BufferStore, DeclBuffer, Stmt
-from autosched.tir.walk import direct_exprs, map_children, map_expr_children, pre_order, stmts
+from autosched.tir.walk import direct_exprs, distinct, map_children, map_expr_children, stmts
 
 
 def vectorise_pointers(body: Stmt) -> Stmt:
@@ -35,7 +35,7 @@ def _widths(body: Stmt) -> dict[Var, int]:
             rejected.add(buffer.data)
 
     def expr(e: Expr) -> None:
-        for node in pre_order(e):
+        for node in distinct(e):
             if isinstance(node, BufferLoad):
                 access(node.buffer, node.indices, node.predicate)
             elif isinstance(node, Var) and node.dtype.is_handle:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple, TypeGuard
 
 from autosched.tir.expr import BufferLoad, Call, Expr, FloatImm, IntImm, Var
@@ -67,13 +66,29 @@ def is_linear(border: Call, variables: Container[Var]) -> bool:
 
 def value_inside(value: Expr, holds: Container[Expr] | None = None) -> Expr:
     """`value` where the comparisons `holds` of borders are true; None: all of them."""
-    if not kinds(value) & _CALLS:
-        return value
-    if not is_border(value):
-        return map_expr_children(value, partial(value_inside, holds=holds))
-    left = [] if holds is None else [c for c in _sources(value) if c not in holds]
-    _, chosen, other = value.args
-    return Call(value.dtype, value.op, (all_(*left), chosen, other)) if left else chosen
+    return _Inside(holds)(value)
+
+
+class _Inside:
+    """The function of `value_inside`."""
+
+    def __init__(self, holds: Container[Expr] | None) -> None:
+        self._holds = holds
+        self._memo: dict[Expr, Expr] = {}
+
+    def __call__(self, e: Expr) -> Expr:
+        if not kinds(e) & _CALLS:
+            return e
+        done = self._memo.get(e)
+        if done is None:
+            done = self._memo[e] = self._chosen(e) if is_border(e) else map_expr_children(e, self)
+        return done
+
+    def _chosen(self, border: Call) -> Expr:
+        holds = self._holds
+        left = [] if holds is None else [c for c in _sources(border) if c not in holds]
+        _, chosen, other = border.args
+        return Call(border.dtype, border.op, (all_(*left), chosen, other)) if left else chosen
 
 
 def without_borders(nest: Nest) -> Nest:

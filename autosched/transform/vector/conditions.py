@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from autosched.tir.expr import BufferLoad, Call, Expr, ProducerLoad, Var
-from autosched.tir.walk import free_vars, pre_order
+from autosched.tir.walk import distinct, free_vars
 from autosched.transform.vector.vectorize_expr import conjuncts
 
 Load = BufferLoad | ProducerLoad
@@ -34,9 +34,13 @@ UNCONDITIONAL = Conditions()
 def guarded_parts(value: Expr) -> list[Expr]:
     """The parts of `value` that conditions guard: every if_then_else and every masked load."""
     found: list[Expr] = []
+    seen: set[Expr] = set()
     stack = [value]
     while stack:
         e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
         if isinstance(e, Load):
             if isinstance(e, BufferLoad) and e.predicate is not None:
                 found.append(e)
@@ -75,12 +79,12 @@ def _masked_blocks(part: Call, var: Var, blocks: Blocks) -> Iterator[int]:
     if not vector:
         return
     for arm in part.args[1:]:
-        for e in pre_order(arm):
+        for e in distinct(arm):
             if not isinstance(e, Load):
                 continue
             if var in free_vars(e):
                 yield blocks(e, var)
             elif not vector.isdisjoint(free_vars(e)):
                 yield 1
-    if scalar and any(isinstance(e, Load | Call) for e in pre_order(part.args[2])):
+    if scalar and any(isinstance(e, Load | Call) for e in distinct(part.args[2])):
         yield 1

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from autosched.nest.loop_nest import InnerLoop, LoopNest
 from autosched.tir.expr import Add, BufferLoad, Expr, IntImm, Ramp, Var
 from autosched.tir.linear import linear
-from autosched.tir.walk import free_vars, pre_order
+from autosched.tir.walk import distinct, free_vars
 from autosched.transform.vector.conditions import Load, conditions_along, guarded_parts
 from autosched.transform.vector.index_steps import step_along
 from autosched.transform.vector.reduction_nest import Nest, folded_term
@@ -67,7 +67,7 @@ def can_fold(nest: Nest, reassociate: bool) -> bool:
 def _reads(nest: Nest) -> list[BufferLoad]:
     """The distinct loads of a step, except the loads of the output."""
     found: dict[BufferLoad, None] = {}
-    for e in pre_order(nest.value):
+    for e in distinct(nest.value):
         if isinstance(e, BufferLoad) and e.buffer.data is not nest.buffer.data:
             found[e] = None
     return list(found)

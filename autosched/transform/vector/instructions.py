@@ -10,21 +10,24 @@ _MATH_CALL = 20.0
 
 def instructions(value: Expr) -> float:
     """Vector instructions of one step of `value` without loads; a multiply and an add are one."""
-    total, stack = 0.0, [value]
-    while stack:
-        e = stack.pop()
-        if isinstance(e, BufferLoad | IntImm | Var):
-            continue
+    return _counted(value, {})
+
+
+def _counted(e: Expr, known: dict[Expr, float]) -> float:
+    if isinstance(e, BufferLoad | IntImm | Var):
+        return 0.0
+    found = known.get(e)
+    if found is None:
         children = e.children()
-        stack.extend(children)
-        if isinstance(e, Broadcast | Ramp):
-            continue
-        total += 1
-        if isinstance(e, Add):
-            total -= any(isinstance(c, Mul) for c in children)
-        elif isinstance(e, Call) and e.op in UNARY_MATH:
-            total += _MATH_CALL
-    return total
+        found = sum(_counted(c, known) for c in children)
+        if not isinstance(e, Broadcast | Ramp):
+            found += 1
+            if isinstance(e, Add):
+                found -= any(isinstance(c, Mul) for c in children)
+            elif isinstance(e, Call) and e.op in UNARY_MATH:
+                found += _MATH_CALL
+        known[e] = found
+    return found
 
 
 def step_weight(value: Expr) -> float:

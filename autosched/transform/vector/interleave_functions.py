@@ -38,7 +38,7 @@ from autosched.tir.linear import linear
 from autosched.tir.op import const, mul
 from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import free_vars, map_children, pre_order
+from autosched.tir.walk import distinct, free_vars, map_children
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -118,7 +118,7 @@ def _joined(loop: For, vector_bytes: int) -> Stmt | None:
 def _has_polynomials(value: Expr) -> bool:
     return any(
         isinstance(e, Call) and e.op in FUNCTIONS and e.dtype.element is float32
-        for e in pre_order(value)
+        for e in distinct(value)
     )
 
 

@@ -54,7 +54,7 @@ from autosched.tir.kinds import loads_in
 from autosched.tir.linear import linear
 from autosched.tir.op import broadcast, const
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, SeqStmt, Stmt, seq
-from autosched.tir.walk import child_stmts, direct_exprs, map_children, pre_order, rewrite_expr
+from autosched.tir.walk import child_stmts, direct_exprs, distinct, map_children, rewrite_expr
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.chosen_columns import lanes_at
@@ -175,7 +175,7 @@ class _Sums:
 
     def _uses(self, e: Expr) -> Iterator[Expr]:
         """The loads from the buffer in `e`, and its pointer where that stands alone."""
-        for x in pre_order(e):
+        for x in distinct(e):
             if x is self.data or (isinstance(x, BufferLoad) and x.buffer.data is self.data):
                 yield x
 

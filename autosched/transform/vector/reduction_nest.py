@@ -27,7 +27,7 @@ from autosched.tir.lanes import scalar_of
 from autosched.tir.linear import linear
 from autosched.tir.loops import count_from_zero
 from autosched.tir.stmt import BufferStore, For, ForKind
-from autosched.tir.walk import free_vars, pre_order
+from autosched.tir.walk import distinct, free_vars
 from autosched.transform.vector.lanes import lane_slice
 
 _READS = bits_of(BufferLoad, Call, Let)
@@ -111,7 +111,7 @@ def match_nest(outer: For) -> Nest | None:
 
 
 def output_reads(store: BufferStore) -> int | None:
-    """How often the value reads the stored element; None if it reads other elements of the buffer.
+    """How many loads of the stored element are in the value; None if it reads other elements.
 
     Also None if the index of the store loads from the buffer, and if the value may have effects or
     binds variables.
@@ -165,6 +165,6 @@ def folded_term(nest: Nest) -> Expr | None:
         constant = scalar_of(other)
         if isinstance(constant, IntImm | FloatImm):
             continue
-        if own is output and not any(e is output for e in pre_order(other)):
+        if own is output and not any(e is output for e in distinct(other)):
             return other
     return None

@@ -102,10 +102,17 @@ class SplitOddVectors(FunctionPass):
         return seq(*pieces)
 
 
-def _widest(e: Expr) -> int:
+def _widest(value: Expr) -> int:
     """The bytes of the widest element that is computed or loaded; indices do not count."""
-    children = () if isinstance(e, BufferLoad) else e.children()
-    return max([e.dtype.element.bytes, *(_widest(c) for c in children if c.dtype.lanes > 1)])
+    seen = {value}
+    stack = [value]
+    while stack:
+        e = stack.pop()
+        children = () if isinstance(e, BufferLoad) else e.children()
+        new = [c for c in children if c.dtype.lanes > 1 and c not in seen]
+        seen.update(new)
+        stack += new
+    return max(e.dtype.element.bytes for e in seen)
 
 
 def _piece(s: BufferStore, start: Expr | int, lanes: int) -> BufferStore | None:

@@ -93,7 +93,7 @@ def _transposed(outer: For) -> Stmt | None:
     if nest is None or output_reads(BufferStore(nest.buffer, nest.value, (nest.index,))) != 0:
         return None
     loops = list(_loops(outer, len(nest.axes)))
-    for load in dict.fromkeys(_gathers(nest.value)):
+    for load in _gathers(nest.value):
         for loop in loops:
             if _runs_along(load, loop.loop_var) and (new := _by_blocks(nest, loops, loop)):
                 return new
@@ -114,18 +114,24 @@ def _loops(outer: For, count: int) -> Iterator[For]:
         loop = loop.body
 
 
-def _gathers(e: Expr) -> Iterator[BufferLoad]:
-    """The unconditional loads in `e` of vectors whose elements lie apart."""
-    match e:
-        case BufferLoad(buffer, (Ramp(_, IntImm(stride), lanes),), None):
-            near = 0 < stride <= MOST_DEALT or stride == -1
-            if not near and buffer.dtype.lanes == 1 and lanes >= _count(buffer.dtype.bytes) > 1:
-                yield e
-        case BinaryExpr(a, b):
-            yield from _gathers(a)
-            yield from _gathers(b)
-        case Cast(value) | Broadcast(value, _):
-            yield from _gathers(value)
+def _gathers(value: Expr) -> Iterator[BufferLoad]:
+    """The different unconditional loads in `value` of vectors whose elements lie apart."""
+    seen: set[Expr] = set()
+    stack = [value]
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        match e:
+            case BufferLoad(buffer, (Ramp(_, IntImm(stride), lanes),), None):
+                near = 0 < stride <= MOST_DEALT or stride == -1
+                if not near and buffer.dtype.lanes == 1 and lanes >= _count(buffer.dtype.bytes) > 1:
+                    yield e
+            case BinaryExpr(a, b):
+                stack += (b, a)
+            case Cast(inner) | Broadcast(inner, _):
+                stack.append(inner)
 
 
 def _count(element: int) -> int:

@@ -30,10 +30,9 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
-from autosched.tir.kinds import loads_in
 from autosched.tir.lanes import combined, scalar_of
 from autosched.tir.op import and_, broadcast, floordiv, floormod, not_
-from autosched.tir.walk import free_vars, pre_order, uses
+from autosched.tir.walk import distinct, free_vars, pre_order, uses
 
 ELEMENTWISE = UNARY_MATH | BINARY_MATH | BITWISE | {"likely", "fma", "reinterpret"}
 """Calls that work lane by lane, so that vector arguments give a vector result."""
@@ -216,7 +215,7 @@ class LaneExprs:
         if scalar is None:
             other = self._under(self._masked_by(not_(vector)), e.args[2])
             return Select(vector, taken, other)
-        if any(isinstance(s, BufferLoad | Call) for s in pre_order(e.args[2])):
+        if any(isinstance(s, BufferLoad | Call) for s in distinct(e.args[2])):
             raise NotVectorisableError
         other = self.broadcast(self(e.args[2]))
         chosen = Select(vector, taken, other)
@@ -224,7 +223,8 @@ class LaneExprs:
 
     def _masked_by(self, condition: Expr) -> Expr:
         mask = condition if self.mask is None else and_(self.mask, condition)
-        masked = (1 for load in loads_in(mask) if load.predicate is not None)
+        loads = (e for e in pre_order(mask) if isinstance(e, BufferLoad))
+        masked = (1 for load in loads if load.predicate is not None)
         if any(islice(masked, _MOST_MASKED, None)):
             raise NotVectorisableError
         return mask
@@ -270,7 +270,7 @@ def unsafe_loads(e: Expr, lane: Var, condition: Expr) -> bool:
     True as well for an element that is out of bounds anyway: then `condition` never holds.
     """
     variables = free_vars(condition)
-    for node in pre_order(e):
+    for node in distinct(e):
         if isinstance(node, BufferLoad) and lane not in free_vars(node):
             if _is_outside(node) or uses(node, variables):
                 return True

@@ -40,10 +40,10 @@ from autosched.tir.stmt import (
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import (
     direct_exprs,
+    distinct,
     free_vars,
     map_children,
     map_exprs,
-    pre_order,
     stmts,
     substitute,
     unique_exprs,
@@ -297,7 +297,7 @@ class _Vectorizer:
         if s.else_case is not None and scalar is not None:
             raise NotVectorisableError
         single = isinstance(s.then_case, BufferStore) and s.else_case is None
-        if not single and any(isinstance(e, BufferLoad) for e in pre_order(vector)):
+        if not single and any(isinstance(e, BufferLoad) for e in distinct(vector)):
             raise NotVectorisableError  # what the condition reads may change between its uses
         new = self._under(vector, s.then_case)
         if s.else_case is not None:

@@ -146,8 +146,8 @@ def test_a_stage_may_be_inlined_and_then_computed_after_all(last: Step) -> None:
     dag = ComputeDAG([A, te.compute((8,), lambda i: B[i] * 2.0, name="C")])
     found: Sequence[tuple[Step, ...]] = [(ComputeInlineStep(1),), (ComputeInlineStep(1), last)]
     rows = BatchedFeatures(dag, target).rows_of(found)
-    assert [_bits(r) for r in rows] == [
-        _bits(rows_of_steps(dag, steps, target, "ansor-0.19")) for steps in found
+    assert [bits(r) for r in rows] == [
+        bits(rows_of_steps(dag, steps, target, "ansor-0.19")) for steps in found
     ]
 
 

@@ -328,7 +328,7 @@ def test_stages_outside_of_threads_and_memory_that_they_cannot_fill(case: str) -
     candidate = steps_from_json(ODD[case])
     for features in SETS:
         (rows, _) = batched_features(task.dag, task.target, features).rows_of([candidate] * 2)
-        assert _bits(rows) == _bits(_one(task, candidate, True, features))
+        assert bits(rows) == bits(rows_of_both(task, candidate)[features])
 
 
 @pytest.mark.parametrize("limit", [1024, 8192])
