@@ -327,6 +327,8 @@ class Forms:
     def same(self, a: Form, b: Form) -> Flags:
         """Where both forms are written alike."""
         found: Flags = a.base == b.base
+        if a is b:
+            return found
         for slot in {*a.terms, *b.terms}:
             ours, theirs = a.terms.get(slot, ()), b.terms.get(slot, ())
             for mine, others in ((ours, theirs), (theirs, ours)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pytest
 
 from autosched.features.batched.forms import Form, Forms
 
@@ -51,6 +52,20 @@ def test_quotients_of_sums() -> None:
             value = _value(forms, whole, point, n)
             got = _value(forms, quotient, point, n), _value(forms, remainder, point, n)
             assert got == divmod(value, int(divisor[n]))
+
+
+def test_a_form_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that read one element hundreds of times have as many equal forms, in pairs."""
+    forms = Forms(EXTENTS.shape[1])
+    outer, inner = (forms.slot(np.ascontiguousarray(e)) for e in EXTENTS[:2])
+    whole = forms.add(forms.scaled(forms.variable(outer), EXTENTS[1]), forms.variable(inner))
+    alike = forms.same(whole, Form(dict(whole.terms), whole.base.copy()))
+
+    def compared(*given: object) -> None:
+        raise AssertionError(given)
+
+    monkeypatch.setattr(Forms, "_equal", compared)
+    assert alike.all() and (forms.same(whole, whole) == alike).all()
 
 
 def test_a_candidate_has_the_same_terms_in_a_population_as_alone() -> None:
