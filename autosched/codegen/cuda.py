@@ -29,7 +29,7 @@ from autosched.tir.gpu import MOST_BLOCKS
 from autosched.tir.jumps import deciding_variables
 from autosched.tir.kinds import stored_in
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate
-from autosched.tir.walk import all_exprs, stmts
+from autosched.tir.walk import stmts, unique_exprs
 from autosched.transform.device.shared_layout import product_tiles
 
 MIN_BLOCKS = "min_blocks"
@@ -220,7 +220,7 @@ def _given(e: Expr) -> set[Var]:
 def _vector_pointers(kernel: PrimFunc) -> frozenset[Var]:
     """The pointers through which vectors are loaded or stored."""
     found: set[Var] = set()
-    for e in all_exprs(kernel.body):
+    for e in unique_exprs(kernel.body):
         if isinstance(e, BufferLoad) and e.dtype.lanes > 1:
             found.add(e.buffer.data)
     for s in stmts(kernel.body):

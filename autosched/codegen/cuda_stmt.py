@@ -32,6 +32,7 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
+from autosched.tir.walk import written_out
 from autosched.tir.warpgroup_matrix import TILE_ALIGNMENT
 from autosched.transform.device.alignment import WIDEST
 
@@ -175,7 +176,21 @@ def _let(w: Writer, stmt: LetStmt) -> None:
     statement(w, stmt.body)
 
 
+MOST_WRITTEN = 1 << 17
+"""The most operations of a stored value: source code has a value again at each place that uses it.
+
+NVRTC would take minutes for as many.
+"""
+
+
 def _store(w: Writer, stmt: BufferStore) -> None:
+    operations = written_out(stmt.value)
+    if operations > MOST_WRITTEN:
+        raise CompileError(
+            f"the value that is stored to {stmt.buffer.name} has {operations:.3g} operations when "
+            f"it is written out, at most {MOST_WRITTEN} are compiled; compute what it uses more "
+            "than once in tensors of their own"
+        )
     index = only_index(stmt.buffer, stmt.indices)
     with w.exact_for(None if is_sum(stmt) else stmt.buffer.data):
         text = cuda_memory.store(w, stmt.buffer, index, stmt.value)

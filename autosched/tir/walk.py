@@ -215,6 +215,14 @@ def post_order(expr: Expr) -> Iterator[Expr]:
             yield node
 
 
+def written_out(expr: Expr) -> int:
+    """The number of places that `pre_order` visits, found by visiting different ones once."""
+    places: dict[Expr, int] = {}
+    for node in post_order(expr):
+        places[node] = 1 + sum(places[child] for child in node.children())
+    return places[expr]
+
+
 def map_ranges(ranges: tuple[Range, ...], fn: ExprFn) -> tuple[Range, ...]:
     """The ranges with `fn` applied to mins and extents."""
     new = []

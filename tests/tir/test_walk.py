@@ -133,6 +133,8 @@ def test_what_is_shared_is_visited_once() -> None:
     for _ in range(40):
         power = power * power
     assert len(list(walk.distinct(power))) == len(list(walk.post_order(power))) == 41
+    assert walk.written_out(power) == 2**41 - 1
+    assert walk.written_out(e) == len(list(walk.pre_order(e))) == 9
 
 
 def test_loads_in_order() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from autosched import te
 from autosched.codegen.llvm import emit_llvm
-from autosched.driver import lower_func, schedule_ops
-from autosched.target import cpu_target
+from autosched.driver import lower_func, lower_to_kernels, schedule_ops
+from autosched.errors import CompileError
+from autosched.runtime.cuda_artifact import cuda_artifact
+from autosched.target import cpu_target, cuda_target
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.transform.expressions.guard_selects import GuardSelects
@@ -91,7 +93,7 @@ STEPS: dict[str, tuple[str, Step]] = {
 """A step of an iteration, which uses the value of the step before more than once, and its type."""
 
 
-def _iterated(kind: str, steps: int, length: int = 60) -> PrimFunc:
+def _iterated(kind: str, steps: int, length: int = 60, *, on_gpu: bool = False) -> PrimFunc:
     """`steps` steps for each element."""
     dtype, step = STEPS[kind]
     A = te.placeholder((length,), dtype, name="A")
@@ -103,7 +105,10 @@ def _iterated(kind: str, steps: int, length: int = 60) -> PrimFunc:
         return x
 
     B = te.compute((length,), last, name="B")
-    return schedule_ops(te.create_schedule(B.op), [A, B])
+    sch = te.create_schedule(B.op)
+    if on_gpu:
+        sch[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    return schedule_ops(sch, [A, B])
 
 
 @pytest.mark.parametrize("kind", STEPS)
@@ -119,3 +124,11 @@ def test_forty_squares_are_forty_products() -> None:
     target = cpu_target(2)
     text = emit_llvm(lower_func(_iterated("a product", 40, 16), target), target)
     assert text.count("fmul") == 40
+
+
+@pytest.mark.parametrize("kind", ["a product", "a quotient", "a remainder"])
+def test_values_that_are_too_long_for_cuda_are_told_at_once(kind: str) -> None:
+    """Source code has a value again wherever it is used."""
+    module = lower_to_kernels(lower_func(_iterated(kind, 40, on_gpu=True), cuda_target("sm_80")))
+    with pytest.raises(CompileError, match=r"B has .*e\+.* operations when it is written out"):
+        cuda_artifact(module, "main")

@@ -51,7 +51,7 @@ from autosched.errors import ScheduleError
 from autosched.tir.expr import Call, Expr, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, AttrStmt, Stmt
-from autosched.tir.walk import all_exprs, map_children
+from autosched.tir.walk import map_children, unique_exprs
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -75,7 +75,7 @@ class InferFragment(FunctionPass):
     name: ClassVar[str] = "InferFragment"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        calls = [e for e in all_exprs(func.body) if isinstance(e, Call) and e.op in _ARGUMENTS]
+        calls = [e for e in unique_exprs(func.body) if isinstance(e, Call) and e.op in _ARGUMENTS]
         if not calls:
             return func
         found = _Fragments(func.name)

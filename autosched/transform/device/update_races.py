@@ -17,7 +17,7 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
-from autosched.tir.walk import all_exprs, child_stmts, distinct, stmts
+from autosched.tir.walk import child_stmts, distinct, stmts, unique_exprs
 from autosched.transform.device.thread_index import is_uniform
 
 Axes = Mapping[str, frozenset[Var]]
@@ -122,7 +122,7 @@ def _facts(s: Stmt, around: tuple[Expr, ...]) -> Iterator[tuple[Var, tuple[Expr,
 
 def _escaped(region: Stmt) -> Iterator[tuple[Var, tuple[Expr, ...]]]:
     """The pointers passed to calls, which may store any value through them."""
-    for e in all_exprs(region):
+    for e in unique_exprs(region):
         if isinstance(e, Var) and e.dtype.is_handle:
             yield e, (_UNKNOWN,)
         elif isinstance(e, Call):
