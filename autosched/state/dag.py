@@ -32,7 +32,9 @@ from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderO
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir.expr import IntImm, IterVar, Range
+from autosched.tir.walk import written_out
 
+MOST_OPERATIONS = 1 << 17  # of one value of a stage
 _MAX_REPLAYED = 1024  # DAGs kept in addition to those of states that are in use
 _MAX_BOUNDED = 128  # states: about as many as a round of the search asks for again
 
@@ -62,6 +64,7 @@ class ComputeDAG:
         for op in self.ops:
             _check_axis_names(op)
             _check_sizes(op)
+            _check_length(op)
 
     @cached_property
     def access(self) -> AccessAnalyzer:
@@ -258,6 +261,21 @@ def _check_sizes(op: Operation) -> None:
             raise ConfigError(
                 f"{op.name}: reduction axis {iv.var.name} is empty, it has {iv.dom.extent} values "
                 f"from {iv.dom.min} on; give it at least 1"
+            )
+
+
+def _check_length(op: Operation) -> None:
+    """Raise ConfigError for a value that is endless where each use of a part counts again.
+
+    Accesses, features and texts count each place of a part.
+    """
+    for body in op.body if isinstance(op, ComputeOp) else ():
+        operations = written_out(body)
+        if operations > MOST_OPERATIONS:
+            raise ConfigError(
+                f"stage {op.name} has {operations:.3g} operations when it is written out, expected "
+                f"at most {MOST_OPERATIONS}; compute what it uses more than once in tensors of "
+                "their own"
             )
 
 

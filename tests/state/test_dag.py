@@ -12,6 +12,7 @@ from autosched.errors import ConfigError, ScheduleError
 from autosched.state.apply_insert import inserting_steps
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import FuseStep, RfactorStep, SplitStep, steps_from_json
+from autosched.tir.expr import Expr, Var
 
 
 def dag_of(name: str, **args: int) -> ComputeDAG:
@@ -136,3 +137,20 @@ def test_hash_key_is_the_md5_of_the_simple_text_and_the_shapes() -> None:
     assert dag.print_dag(simple=True) == simple
     digest = hashlib.md5(simple.encode(), usedforsecurity=False).hexdigest()
     assert dag.hash_key() == f'["{digest}", [4, 6], [6, 5], [4, 5]]'
+
+
+def test_a_value_that_is_endless_when_written_out_is_refused() -> None:
+    """A search counts each place of a value: forty squares would have 2**41 of them."""
+    A = te.placeholder((8,), name="A")
+
+    def squares(i: Var, steps: int) -> Expr:
+        x: Expr = A[i]
+        for _ in range(steps):
+            x = x * x
+        return x
+
+    few = te.compute((8,), lambda i: squares(i, 4), name="B")
+    assert ComputeDAG([A, few]).flop_count == 8 * 15
+    many = te.compute((8,), lambda i: squares(i, 40), name="B")
+    with pytest.raises(ConfigError, match=r"stage B has .*e\+12 operations when it is written out"):
+        ComputeDAG([A, many])
