@@ -35,7 +35,7 @@ from autosched.task import Task
 from autosched.transform.framework.context import Instrument, PassContext, Program
 from autosched.transform.framework.instruments import PassTiming, PrintAfter, program_text
 from autosched.transform.framework.pass_text import parse_passes
-from autosched.transform.framework.passes import Sequential
+from autosched.transform.framework.passes import Pass, Sequential
 from autosched.transform.framework.user_passes import UserPasses
 from autosched.transform.pipeline import DEVICE_PIPELINE, PASSES, host_pipeline
 
@@ -73,18 +73,8 @@ def run(
     to_kernels = task.target.is_gpu and passes is None
     device = DEVICE_PIPELINE if to_kernels else ()
     packing = host_pipeline(task.target.kind) if host else ()
-    every = (*pipeline, *device, *packing)
-    if print_after in task.lowering.disabled_pass:
-        raise ConfigError(
-            f"--print-after {print_after}: this pass does not run, because the configuration "
-            "disables it under lowering: disabled_pass"
-        )
-    own = [made.name for _, made in task.lowering.loaded]
-    _check_name(print_after, [SCHEDULE_OPS.name, *(p.name for p in every), *own])
-    if record is None and to_kernels:
-        steps = _drawn(config, task)
-    else:
-        steps = _steps(record, task)
+    _check_name(print_after, task, (*pipeline, *device, *packing))
+    steps = _drawn(config, task) if record is None and to_kernels else _steps(record, task)
     timing, instruments = PassTiming(), list[Instrument]()
     if print_after is not None:
         names = () if print_after == "all" else (print_after,)
@@ -128,8 +118,16 @@ def profile(
     tell_unused(keys)
 
 
-def _check_name(print_after: str | None, names: Sequence[str]) -> None:
-    known = [name for name in dict.fromkeys(names) if name != UserPasses.name]
+def _check_name(print_after: str | None, task: Task, every: Sequence[Pass]) -> None:
+    """ConfigError unless `print_after` is `all`, a pass of `every`, or one of the user's."""
+    if print_after in task.lowering.disabled_pass:
+        raise ConfigError(
+            f"--print-after {print_after}: this pass does not run, because the configuration "
+            "disables it under lowering: disabled_pass"
+        )
+    own = [made.name for _, made in task.lowering.loaded]
+    names = dict.fromkeys([SCHEDULE_OPS.name, *(p.name for p in every), *own])
+    known = [name for name in names if name != UserPasses.name]
     if print_after is not None and print_after not in ("all", *known):
         close = difflib.get_close_matches(print_after, known, 1)
         hint = f". Did you mean {close[0]!r}?" if close else ""
