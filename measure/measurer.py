@@ -203,46 +203,19 @@ class Measurer:
             built = self.builder.build(task, batch, on_built)
         except RunLostError as stop:
             raise MeasureLostError(str(stop), [None] * total) from None
-        artifacts = [b.artifact for b in built]
         start = time.perf_counter()
-        interrupted, lost = False, ""
-        flush = self.runner.options.flush_bytes
-
-        def result_of(index: int, ran: RunResult, seconds: float) -> MeasureResult:
-            (times, failure), b = ran, built[index]
-            spent = round(b.seconds + seconds, 6)
-            host = self.runner.host_of(index) or b.host
-            return MeasureResult(
-                tuple(times), b.failure or failure, b.seconds, spent, cache_flush=flush, host=host
-            )
-
-        def tell(index: int, ran: RunResult) -> None:
-            if self.on_known is not None:
-                self.on_known(index, result_of(index, ran, 0.0))
-
-        for index, b in enumerate(built):
-            if b.failure is not None:
-                tell(index, ([], None))
-        self.runner.on_result = tell
-        try:
-            ran = self.runner.run(
-                task,
-                artifacts,
-                best,
-                None if progress is None else lambda k: progress("run", k, total),
-            )
-        except RunInterrupted as stop:
-            ran, interrupted = list(stop.results), True
-        except RunLostError as stop:
-            ran, lost = list(stop.results), str(stop)
-        finally:
-            self.runner.on_result = None
-        share = (time.perf_counter() - start) / max(1, len(batch))
-        results = [result_of(index, each, share) for index, each in enumerate(ran)]
-        results = [self._with_known(index, result) for index, result in enumerate(results)]
-        if interrupted or lost:
+        ran, ended = self._run(task, built, best, progress)
+        share = (time.perf_counter() - start) / max(1, total)
+        results = [
+            self._with_known(index, self._result(index, built[index], each, share))
+            for index, each in enumerate(ran)
+        ]
+        if ended is not None:
             known = [r if r.seconds or r.failure else None for r in results]
-            raise MeasureLostError(lost, known) if lost else MeasureInterrupted(known)
+            if isinstance(ended, RunLostError):
+                raise MeasureLostError(str(ended), known)
+            raise MeasureInterrupted(known)
+        artifacts = [made.artifact for made in built]
         try:
             self._check(task, artifacts, results, best)
         except KeyboardInterrupt:  # the results are measured, though not checked
@@ -251,6 +224,42 @@ class Measurer:
             raise MeasureLostError(str(stop), results) from None
         self._keep(task, batch, artifacts, results)
         return results
+
+    def _run(
+        self, task: Task, built: Sequence[BuildResult], best: float, progress: Progress | None
+    ) -> tuple[Sequence[RunResult], RunInterrupted | RunLostError | None]:
+        """Run what was built, and tell `on_known`. Returns the results, and what cut them short."""
+
+        def tell(index: int, ran: RunResult) -> None:
+            if self.on_known is not None:
+                self.on_known(index, self._result(index, built[index], ran, 0.0))
+
+        for index, made in enumerate(built):
+            if made.failure is not None:
+                tell(index, ([], None))
+        artifacts, total = [made.artifact for made in built], len(built)
+        on_done = None if progress is None else lambda k: progress("run", k, total)
+        self.runner.on_result = tell
+        try:
+            return self.runner.run(task, artifacts, best, on_done), None
+        except (RunInterrupted, RunLostError) as stop:
+            return stop.results, stop
+        finally:
+            self.runner.on_result = None
+
+    def _result(
+        self, index: int, built: BuildResult, ran: RunResult, seconds: float
+    ) -> MeasureResult:
+        """The result of a candidate; `seconds` were spent on it besides building."""
+        times, failure = ran
+        return MeasureResult(
+            tuple(times),
+            built.failure or failure,
+            built.seconds,
+            round(built.seconds + seconds, 6),
+            cache_flush=self.runner.options.flush_bytes,
+            host=self.runner.host_of(index) or built.host,
+        )
 
     def _keep(
         self,
