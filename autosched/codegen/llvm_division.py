@@ -184,9 +184,8 @@ def nonnegative(b: FunctionBuilder, e: Expr) -> bool:
 
 
 def _positive_constant(e: Expr) -> int | None:
-    if isinstance(e, Broadcast):
-        e = e.value
-    return e.value if isinstance(e, IntImm) and e.value > 0 else None
+    value = whole_number(e)
+    return value if value is not None and value > 0 else None
 
 
 def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
