@@ -25,6 +25,7 @@ _PARAMS: dict[str, Any] = {
     "tree_method": "hist",
     "max_bin": 32,
     "nthread": 1,
+    "seed": 0,
     "verbosity": 0,
 }
 _ROUNDS = 40
@@ -34,9 +35,8 @@ _ILLEGAL = 2.0  # by how much the logarithm of an illegal candidate's score is b
 class Surrogate:
     """Predicts the logarithm of a score, once it is fitted."""
 
-    def __init__(self, structures: Structures, seed: int = 0) -> None:
+    def __init__(self, structures: Structures) -> None:
         self._structures = structures
-        self._params = {**_PARAMS, "seed": seed}
         self._columns: dict[tuple[Any, ...], int] = {}
         self._traits: list[list[tuple[int, float]]] = []
         self._booster: Any = None
@@ -60,7 +60,7 @@ class Surrogate:
         self._note_traits()
         self._seen = len(self._columns), rows.numbers.shape[1]
         matrix = xgboost.DMatrix(self._matrix(rows), label=target, nthread=1)
-        self._booster = xgboost.Booster(self._params, [matrix])
+        self._booster = xgboost.Booster(_PARAMS, [matrix])
         for number in range(_ROUNDS):  # train() takes 5 ms more at its end
             self._booster.update(matrix, number)
 

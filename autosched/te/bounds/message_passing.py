@@ -182,7 +182,7 @@ def _thread_bound(stage: Stage) -> set[IterVar]:
     leaves = [iv for iv in stage.leaf_iter_vars if iv in attrs]
     masks = {iv: 1 for iv in leaves if attrs[iv].bind_thread is not None}
     if masks:
-        pass_up_bit_mask(stage, masks, allow_missing=True)
+        pass_up_bit_mask(stage, masks)
     return {iv for iv, mask in masks.items() if mask}
 
 
@@ -360,18 +360,18 @@ def _matches(values: IntSet, dom: Range, unbound: Unbound) -> bool:
     return unbound.equal(high, sub(add(extent, dom.min), 1))
 
 
-def pass_down_bit_mask(stage: Stage, state: Masks, allow_missing: bool = False) -> None:
+def pass_down_bit_mask(stage: Stage, state: Masks) -> None:
     """Or into the mask of every loop the masks of all axes that it derives from."""
     for relation in stage.relations:
         sources, targets = _ends(relation)
-        _pass_mask(stage, state, sources, targets, allow_missing)
+        _pass_mask(stage, state, sources, targets, allow_missing=False)
 
 
-def pass_up_bit_mask(stage: Stage, state: Masks, allow_missing: bool = False) -> None:
-    """Or into the mask of every axis the masks of all loops that derive from it."""
+def pass_up_bit_mask(stage: Stage, state: Masks) -> None:
+    """Or into the mask of every axis the masks of all loops that derive from it and have one."""
     for relation in reversed(stage.relations):
         targets, sources = _ends(relation)
-        _pass_mask(stage, state, sources, targets, allow_missing)
+        _pass_mask(stage, state, sources, targets, allow_missing=True)
 
 
 def _ends(relation: Relation) -> tuple[tuple[IterVar, ...], tuple[IterVar, ...]]:
