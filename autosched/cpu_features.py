@@ -15,6 +15,17 @@ _CPUINFO = Path("/proc/cpuinfo")
 _OF_ARM = {"asimddp": "dotprod", "i8mm": "i8mm", "bf16": "bf16", "asimdhp": "fullfp16"}
 
 
+_WIDE = {
+    64: "cannonlake cascadelake cooperlake diamondrapids emeraldrapids graniterapids "
+    "graniterapids-d icelake-client icelake-server knl knm novalake rocketlake sapphirerapids skx "
+    "skylake-avx512 tigerlake x86-64-v4 znver4 znver5",
+    32: "alderlake arrowlake arrowlake-s bdver1 bdver2 bdver3 bdver4 broadwell btver2 "
+    "clearwaterforest core-avx-i core-avx2 corei7-avx gracemont grandridge haswell ivybridge "
+    "lunarlake meteorlake pantherlake raptorlake sandybridge sierraforest skylake "
+    "wildcatlake x86-64-v3 znver1 znver2 znver3",
+}
+_VECTOR_BYTES = {cpu: width for width, names in _WIDE.items() for cpu in names.split()}
+"""Of the CPUs of x86-64 that LLVM knows. Logs are read by it: `features_of` starts a process."""
 UNKNOWN = re.compile(r"^'(.*)' is not a recognized (?:processor|feature)", re.MULTILINE)
 """What LLVM writes to standard error about a name that it does not know."""
 
@@ -71,6 +82,14 @@ def features_of(cpu: str) -> str | None:
         return None
     pairs = (line.split() for line in done.stdout.splitlines())
     return _listed((name, there == "1") for name, there in pairs if f"+{name}" not in unknown)
+
+
+def vector_bytes_of(cpu: str) -> int:
+    """The width of the vector registers of the CPU that LLVM calls `cpu`.
+
+    16 for all that are not listed: old ones of x86-64, those of ARM, and unknown ones.
+    """
+    return _VECTOR_BYTES.get(cpu, 16)
 
 
 def enabled(features: str) -> frozenset[str]:

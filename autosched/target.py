@@ -261,11 +261,6 @@ def cpu_target(threads: int | None = None, cpu: str = "", **hardware: int) -> Ta
     )
 
 
-def vector_bytes_of(cpu: str) -> int:
-    """The width of the vector registers of the CPU that LLVM calls `cpu`; 16 if it is unknown."""
-    return _vector_bytes(features_of(cpu) or "")
-
-
 def lacking(target: Target) -> list[str]:
     """The features of a CPU target's code that this machine lacks, in order."""
     _, here, _ = _host()

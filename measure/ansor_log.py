@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from autosched.cpu_features import vector_bytes_of
 from autosched.errors import ConfigError, ScheduleError
 from autosched.layout import LayoutOption
 from autosched.measure.result import Failure, MeasureResult, duration, times
@@ -27,7 +28,7 @@ from autosched.state.steps import (
     steps_from_json,
     steps_to_json,
 )
-from autosched.target import HardwareParams, Target, parse_arch, vector_bytes_of
+from autosched.target import HardwareParams, Target, parse_arch
 from autosched.task import Task
 from autosched.words import told, visible
 from autosched.workloads import WORKLOADS

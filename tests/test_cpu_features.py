@@ -1,12 +1,13 @@
 """The instructions of the CPU: LLVM's list, and what it leaves out on ARM."""
 
 import platform
+import subprocess
 from pathlib import Path
 
 import pytest
 from llvmlite import binding as llvm
 
-from autosched.cpu_features import enabled, features_of, host_features
+from autosched.cpu_features import enabled, features_of, host_features, vector_bytes_of
 from autosched.te.intrin.registry import INSTRUCTIONS
 
 NEOVERSE_V1 = (
@@ -75,3 +76,14 @@ def test_other_cpus_have_what_llvm_knows(cpu: str, there: set[str], missing: set
 def test_what_is_no_cpu_of_this_kind(cpu: str) -> None:
     """Of i386 LLVM makes no 64-bit code: it ends the process."""
     assert features_of(cpu) is None
+
+
+@X86
+def test_vectors_are_as_wide_as_llvm_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all CPUs in one process; a log is read without any."""
+    for cpu in ("skylake-avx512", "znver5", "core-avx2", "sandybridge", "nehalem", "x86-64-v2"):
+        there = enabled(features_of(cpu) or "")
+        width = 64 if "avx512f" in there else 32 if "avx" in there else 16
+        assert (cpu, vector_bytes_of(cpu)) == (cpu, width)
+    monkeypatch.setattr(subprocess, "run", None)
+    assert vector_bytes_of("cortex-a72") == vector_bytes_of("") == 16

@@ -22,7 +22,7 @@ from autosched.features.batched.ops import AGAIN, RF, ProgramOps, StageOps, Stor
 from autosched.features.batched.origin import Origin, origin_values
 from autosched.features.batched.plan import Factored, UnsupportedError
 from autosched.features.batched.regions import region_of
-from autosched.features.batched.threads import check_kernels, storage_ranks, tables_of
+from autosched.features.batched.threads import storage_ranks, tables_of
 from autosched.te.bounds.loop_length import MOST_ITERATIONS
 from autosched.tir.expr import Var
 
@@ -42,7 +42,6 @@ def build_nest(ops: ProgramOps, population: Population) -> Nest:
         raise UnsupportedError(f"more than {_BEFORE - 1} stages")
     nest = Nest(forms, ops, [{} for _ in range(count)], population.step, tiles=population.tiles)
     if population.plan.threads:
-        check_kernels(population.plan)
         nest.ranks = storage_ranks(population.plan, [stage.scope for stage in ops.stages])
         nest.tables = tables_of(population.plan)
     for buffer, known in ops.buffers.items():

@@ -20,7 +20,7 @@ from autosched.features.batched.limits import Limits, with_wide_vectors
 from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.ops import RESULT, ProgramOps, StoreOps
 from autosched.features.batched.stores import Floats, Store, make_stores, r32
-from autosched.features.batched.threads import LAUNCH
+from autosched.features.batched.threads import LAUNCH, check_kernels
 from autosched.features.walk.count import NUM_COUNTERS, NUM_FLOAT_COUNTERS
 from autosched.state.iterator import Annotation
 
@@ -73,6 +73,7 @@ def rows_of_population(
     `line` is the bytes of a cache line; `known` caches simplified values from call to call.
     """
     with np.errstate(all="ignore"):
+        check_kernels(population.plan)
         nest = build_nest(ops, population)
         refused = np.zeros(population.count, bool)
         if limits is not None:

@@ -42,7 +42,7 @@ def check_kernels(plan: Plan) -> None:
 
     Whether what it computes outside of threads counts as on a GPU depends on the stages before.
     """
-    for stage in plan.stages:
+    for stage in plan.stages if plan.threads else ():
         kinds = stage.loops.kinds
         if stage.target < 0 and (not kinds or kinds[0] < FIRST_THREAD):
             raise UnsupportedError("a kernel whose outermost loop is not bound to threads")

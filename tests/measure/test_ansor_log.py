@@ -1,7 +1,6 @@
 """Ansor v0.6 lines: read, written, and unchanged by the way there and back."""
 
 import json
-import platform
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -207,7 +206,6 @@ def test_a_failure_has_the_number_of_its_stage(stage: str, kind: str, number: in
     assert (costs, error) == ([1e10], number)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPUs of x86-64 are known there")
 @pytest.mark.parametrize(
     ("words", "width"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autosched.nest.total import total
 from autosched.tir.expr import Add, Broadcast, BufferLoad, Call, Expr, IntImm, Mul, Ramp, Var
 from autosched.tir.intrin import UNARY_MATH
 
@@ -19,7 +20,7 @@ def _counted(e: Expr, known: dict[Expr, float]) -> float:
     found = known.get(e)
     if found is None:
         children = e.children()
-        found = sum(_counted(c, known) for c in children)
+        found = total(_counted(c, known) for c in children)
         if not isinstance(e, Broadcast | Ramp):
             found += 1
             if isinstance(e, Add):

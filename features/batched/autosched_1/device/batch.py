@@ -16,6 +16,7 @@ from autosched.features.batched.nest import Population
 from autosched.features.batched.ops import ProgramOps
 from autosched.features.batched.rows import PopulationRows
 from autosched.features.batched.stores import make_stores
+from autosched.features.batched.threads import check_kernels
 from autosched.features.sets import AUTOSCHED_1
 from autosched.state.dag import ComputeDAG
 from autosched.target import Target
@@ -37,6 +38,7 @@ class BatchedDeviceFeatures(BatchedFeatures):
         assert self._limits is not None
         machine = machine_of(self._target)
         with np.errstate(all="ignore"):
+            check_kernels(population.plan)
             nest = build_nest(ops, population)
             refused = with_wide_vectors(nest, self._limits)
             made = Ready(nest, population, make_stores(nest, as_ansor=False), [])
