@@ -288,7 +288,7 @@ def _task(case: Case) -> Task:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rows_are_those_of_one_byrows_of_one(name: str) -> None:
+def test_rows_are_those_of_one_by_one(name: str) -> None:
     task = _task(CASES[name])
     found = with_relatives(task, 5, COUNT, 3)
     one = [rows_of_both(task, steps) for steps in found]
@@ -300,7 +300,7 @@ def test_rows_are_those_of_one_byrows_of_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
-def test_what_has_no_rule_is_worked_out_one_byrows_of_one(name: str) -> None:
+def test_what_has_no_rule_is_worked_out_one_by_one(name: str) -> None:
     task = _task(ONE_BY_ONE[name])
     found = with_relatives(task, 5, COUNT, 3)
     one = [rows_of_both(task, steps) for steps in found]
@@ -477,7 +477,7 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
         *("a condition on a quotient of two loops", "a condition on a digit of a digit of a loop"),
     ],
 )
-def test_rare_candidates_that_go_one_byrows_of_one(case: Case, written: list[Any]) -> None:
+def test_rare_candidates_that_go_one_by_one(case: Case, written: list[Any]) -> None:
     task = _task(case)
     steps = steps_from_json(written)
     batched = batched_features(task.dag, task.target, ANSOR)
