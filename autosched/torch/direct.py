@@ -67,6 +67,15 @@ def _with_kernels(graph: Any, recorded: Recorded) -> Callable[..., Any]:
     return call if mixed else on_workers(call)
 
 
+_GLOBAL_HOOKS = (
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+)
+"""Of PyTorch: the hooks of all modules, by kind. Its function that asks for any came after 2.6."""
+
+
 def _is_watched() -> bool:
     """Whether PyTorch, or somebody by its means, is to see each operation of this call."""
     return bool(
@@ -76,7 +85,7 @@ def _is_watched() -> bool:
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._get_tracing_state() is not None
         or torch.autograd._profiler_enabled()
-        or torch.nn.modules.module._has_any_global_hook()
+        or any(getattr(torch.nn.modules.module, name) for name in _GLOBAL_HOOKS)
     )
 
 

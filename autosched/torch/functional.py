@@ -79,7 +79,7 @@ class _Inference(fx.Interpreter):  # type: ignore[misc]  # of Any, where PyTorch
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function, which may be a part that is computed again."""
-        if target is torch.ops.higher_order.tag_activation_checkpoint:
+        if str(target) == "tag_activation_checkpoint":  # torch.ops has it after PyTorch 2.6 only
             return _Inference(args[0]).run(*args[1:])
         return super().call_function(target, args, kwargs)
 
