@@ -19,7 +19,7 @@ from autosched.session.tuned import TunedKernel
 from kit.exporting import cuda_record, record
 from kit.records import written_here
 
-torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+torch = pytest.importorskip("torch", "2.9", reason="models are for PyTorch 2.9 or later")
 pytestmark = pytest.mark.usefixtures("compiled_anew")
 from torch import fx  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 
 from autosched.errors import ConfigError
 
-torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+torch = pytest.importorskip("torch", "2.9", reason="models are for PyTorch 2.9 or later")
 pytestmark = pytest.mark.usefixtures("compiled_anew")
 from test_torch_attention import ATTENTIONS, K, Q, V  # noqa: E402
 from test_torch_chains import CHAINS  # noqa: E402

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+torch = pytest.importorskip("torch", "2.9", reason="models are for PyTorch 2.9 or later")
 from kit.torch_models import Calls, agree, drawn  # noqa: E402
 
 F = torch.nn.functional

@@ -13,7 +13,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.target import cuda_target
 
-torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+torch = pytest.importorskip("torch", "2.9", reason="models are for PyTorch 2.9 or later")
 import autosched.torch  # noqa: E402
 from kit.torch_models import Calls, agree, drawn, filled  # noqa: E402
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+torch = pytest.importorskip("torch", "2.9", reason="models are for PyTorch 2.9 or later")
 import autosched.torch  # noqa: E402
 from kit.torch_models import Calls, agree, drawn, nearer  # noqa: E402
 

@@ -15,7 +15,7 @@ from autosched.target import make_target
 from autosched.task import Task
 from kit.records import written_here
 
-torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+torch = pytest.importorskip("torch", "2.9", reason="models are for PyTorch 2.9 or later")
 pytestmark = pytest.mark.usefixtures("compiled_anew")
 import autosched.torch  # noqa: E402
 from autosched.torch.matches import matches_of  # noqa: E402

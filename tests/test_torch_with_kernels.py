@@ -22,7 +22,7 @@ from autosched.task import Task
 from kit.exporting import cuda_record, record
 from kit.records import write, written_here
 
-torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+torch = pytest.importorskip("torch", "2.9", reason="models are for PyTorch 2.9 or later")
 from torch._dynamo import config, convert_frame  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 

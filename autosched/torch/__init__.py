@@ -10,7 +10,7 @@
     fast = autosched.torch.with_kernels(model, "model.jsonl", x)
     fast = torch.compile(model, backend=autosched.torch.backend("model.jsonl"))
 
-It needs PyTorch 2.4 or later (`pip install 'autosched[torch]'`), for models 2.6; nothing else of
+It needs PyTorch 2.4 or later (`pip install 'autosched[torch]'`), for models 2.9; nothing else of
 autosched does. docs/torch.md is the guide.
 """
 
