@@ -261,23 +261,6 @@ def cpu_target(threads: int | None = None, cpu: str = "", **hardware: int) -> Ta
     )
 
 
-def lacking(target: Target) -> list[str]:
-    """The features of a CPU target's code that this machine lacks, in order."""
-    _, here, _ = _host()
-    return sorted(enabled(target.features) - enabled(here))
-
-
-def require_runs_here(target: Target) -> None:
-    """Raise ConfigError if code for a CPU that the user chose cannot run on this machine's."""
-    missing = lacking(target) if target.chosen_cpu else []
-    if missing:
-        raise ConfigError(
-            f"target.cpu: code for {target.cpu} cannot run here: this machine's {_host()[0]} lacks "
-            f"{', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}; measure on a machine "
-            "that has them (target.hosts), or choose an older CPU"
-        )
-
-
 def cuda_target(arch: str = "sm_80", *, tf32: bool = False, **hardware: int) -> Target:
     """A CUDA target for `arch`; `hardware` overrides fields of HardwareParams.
 

@@ -19,7 +19,6 @@ from autosched.target import (
     cpu_target,
     cuda_target,
     make_target,
-    require_runs_here,
     require_threads,
 )
 from autosched.task import Task
@@ -202,11 +201,3 @@ def test_a_cpu_that_llvm_does_not_know(cpu: Any) -> None:
 def test_no_cpu_is_chosen_for_a_gpu() -> None:
     with pytest.raises(ConfigError, match=r"target.cpu: expected a target of kind cpu, found cuda"):
         make_target("cuda", cpu="x86-64-v3")
-
-
-def test_code_for_a_chosen_cpu_that_cannot_run_here() -> None:
-    target = replace(cpu_target(), cpu="future", features="+none_such,+sse2", chosen_cpu=True)
-    with pytest.raises(ConfigError, match=r"target.cpu: code for future cannot run here: .* lacks"):
-        require_runs_here(target)
-    require_runs_here(replace(target, chosen_cpu=False))  # one that was recorded is rebuilt
-    require_runs_here(replace(target, features=""))

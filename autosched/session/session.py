@@ -41,9 +41,9 @@ from autosched.session.believed import below_peak
 from autosched.session.model import Known, ModelOptions, make_learner, save_model
 from autosched.session.race import Final, final
 from autosched.session.reading import Earlier, earlier_records
-from autosched.session.this_cpu import Place
+from autosched.session.this_cpu import Place, require_runs_here
 from autosched.session.yardsticks import Yardsticks, compare, compare_alone
-from autosched.target import require_runs_here, require_threads
+from autosched.target import require_threads
 from autosched.task import Task
 from autosched.user_warning import Tell
 from autosched.words import count

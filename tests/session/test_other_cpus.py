@@ -18,7 +18,7 @@ from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.reading import earlier_records
 from autosched.session.session import Job, Session
-from autosched.session.this_cpu import for_this_cpu, measured_here
+from autosched.session.this_cpu import for_this_cpu, measured_here, require_runs_here
 from autosched.state.steps import Step
 from autosched.target import cpu_target
 from autosched.task import Task
@@ -166,7 +166,19 @@ def test_code_for_a_chosen_cpu_stays_as_it_is(
 
 
 def test_code_that_cannot_run_here_is_rebuilt_and_not_tuned(task: Task) -> None:
-    elsewhere = replace(task, target=replace(CHOSEN, features="+none_such"))
+    elsewhere = replace(task, target=replace(CHOSEN, features="+xop,+amx-tile"))
     assert for_this_cpu(elsewhere).target == replace(cpu_target(), hardware=task.target.hardware)
     with pytest.raises(ConfigError, match=r"target.cpu: code for plain cannot run here"):
         Session([Job(elsewhere, TuneOptions(trials=1))])
+
+
+def test_features_that_no_compiler_uses_by_itself_may_lack() -> None:
+    """Virtual machines lack pku: nothing for their own CPU, by name, would run there."""
+    x86 = replace(cpu_target(), cpu="future", triple="x86_64-unknown-linux-gnu", chosen_cpu=True)
+    require_runs_here(replace(x86, features="+pku,+mwaitx,+none_such"))
+    for feature in ("xop", "amx-tile"):
+        target = replace(x86, features=f"+pku,+{feature}")
+        if f"+{feature}" not in cpu_target().features.split(","):
+            with pytest.raises(ConfigError, match=rf"for future cannot run here: .* {feature};"):
+                require_runs_here(target)
+        require_runs_here(replace(target, chosen_cpu=False))  # one that was recorded is rebuilt
