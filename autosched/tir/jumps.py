@@ -37,7 +37,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.kinds import bits_of, exprs_with, kinds, loads_in, nodes_with
 from autosched.tir.stmt import BufferStore, Evaluate, LetStmt, Stmt
-from autosched.tir.walk import free_vars, stmts
+from autosched.tir.walk import distinct, free_vars, stmts
 
 ROUNDINGS = frozenset(("floor", "ceil", "round", "nearbyint", "trunc"))
 """The intrinsics that round to a whole number."""
@@ -80,16 +80,9 @@ def made_whole(e: Expr) -> frozenset[Expr]:
     return frozenset()
 
 
-def _terms(e: Expr) -> set[Expr]:
-    found: set[Expr] = set()
-    stack = [e]
-    while stack:
-        term = stack.pop()
-        if term not in found:
-            found.add(term)
-            if isinstance(term, Add | Sub):
-                stack += (term.a, term.b)
-    return found
+def _terms(e: Expr) -> Iterator[Expr]:
+    """The sums and differences that make up `e`, and their operands."""
+    return distinct(e, lambda term: term.children() if isinstance(term, Add | Sub) else ())
 
 
 def is_sum(s: BufferStore, buffer: Buffer | None = None) -> bool:

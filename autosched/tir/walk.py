@@ -12,7 +12,7 @@ A pass over statements is a `match` function that ends in `map_children`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 
 from autosched.tir.expr import (
@@ -181,11 +181,12 @@ def pre_order(expr: Expr) -> Iterator[Expr]:
             stack += children[::-1]
 
 
-def distinct(expr: Expr) -> Iterator[Expr]:
+def distinct(expr: Expr, parts: Callable[[Expr], Sequence[Expr]] | None = None) -> Iterator[Expr]:
     """Every different sub-expression once, in the order of first occurrence in `pre_order`.
 
     That is far less work where values are shared: after ten times `x = x * x`, `x` has 11 different
-    sub-expressions and 2,047 places.
+    sub-expressions and 2,047 places. With `parts`, only those of a node's children that
+    `parts(node)` gives are looked into.
     """
     seen: set[Expr] = set()
     stack = [expr]
@@ -194,7 +195,7 @@ def distinct(expr: Expr) -> Iterator[Expr]:
         if node not in seen:
             seen.add(node)
             yield node
-            children = node.children()
+            children = node.children() if parts is None else parts(node)
             if children:
                 stack += children[::-1]
 

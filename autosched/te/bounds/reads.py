@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.arith.analyzer import Analyzer
@@ -22,7 +22,7 @@ from autosched.tir.expr import (
     Select,
 )
 from autosched.tir.linear import linear
-from autosched.tir.walk import rewrite_expr
+from autosched.tir.walk import distinct, rewrite_expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,9 @@ def unguarded_reads_of(ops: Iterable[Operation]) -> Iterator[Read]:
     for op in ops:
         if isinstance(op, ComputeOp):
             for root in (*_domains(op), *op.body):
-                yield from _unguarded(op, root)
+                for e in distinct(root, _evaluated):
+                    if isinstance(e, ProducerLoad):
+                        yield from _of_load(op, e, ())
 
 
 def _domains(op: ComputeOp) -> Iterator[Expr]:
@@ -122,23 +124,14 @@ def _of_load(op: ComputeOp, load: ProducerLoad, conditions: tuple[Expr, ...]) ->
             yield Read(op, load.producer, index, size.value, conditions)
 
 
-def _unguarded(op: ComputeOp, root: Expr) -> Iterator[Read]:
-    seen: set[Expr] = set()
-    stack = [root]
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        match e:
-            case ProducerLoad():
-                yield from _of_load(op, e, ())
-            case Select(condition) | Call("if_then_else", (condition, _, _)):
-                stack.append(condition)
-                continue
-            case Reduce(condition=condition) if not isinstance(condition, IntImm):
-                continue
-        stack += e.children()[::-1]
+def _evaluated(e: Expr) -> Sequence[Expr]:
+    """The children of `e` that are evaluated whatever a condition is."""
+    match e:
+        case Select(condition) | Call("if_then_else", (condition, _, _)):
+            return (condition,)
+        case Reduce(condition=condition) if not isinstance(condition, IntImm):
+            return ()
+    return e.children()
 
 
 def _reads(op: ComputeOp, e: Expr, conditions: tuple[Expr, ...], seen: set[Expr]) -> Iterator[Read]:

@@ -65,7 +65,7 @@ from autosched.tir.stmt import (
     let,
     seq,
 )
-from autosched.tir.walk import direct_exprs, free_vars, map_children
+from autosched.tir.walk import direct_exprs, distinct, free_vars, map_children
 from autosched.transform.device.alignment import WIDEST, is_aligned
 from autosched.transform.expressions.effects import loads_elsewhere
 from autosched.transform.expressions.facts import Facts
@@ -330,29 +330,26 @@ def _vectors_loaded(e: Expr) -> Iterator[Expr]:
     `if_then_else(p, load, constant)` with one condition for all lanes counts as a load. What needs
     a variable that `e` binds is left out.
     """
-    seen: set[Expr] = set()
     found: list[Expr] = []
     bound: set[Var] = set()
-    stack = [e]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
+    for node in distinct(e, _executed):
         if isinstance(node, BufferLoad):
             if node.dtype.lanes > 1:
                 found.append(node)
-            continue
-        if isinstance(node, Call) and node.op == "if_then_else":
+        elif isinstance(node, Call) and node.op == "if_then_else":
             condition, load, other = node.args
             guarded = isinstance(load, BufferLoad) and node.dtype.lanes > 1
             if guarded and condition.dtype.lanes == 1 and isinstance(other, Broadcast):
                 found.append(node)
-            continue
-        if isinstance(node, Let):
+        elif isinstance(node, Let):
             bound.add(node.var)
-        stack.extend(reversed(node.children()))
     return (load for load in found if bound.isdisjoint(free_vars(load)))
+
+
+def _executed(e: Expr) -> Sequence[Expr]:
+    """The children of `e` that are always executed; indices are no vectors to load."""
+    conditional = isinstance(e, Call) and e.op == "if_then_else"
+    return () if conditional or isinstance(e, BufferLoad) else e.children()
 
 
 def _part(index: Expr, start: int, width: int) -> Ramp | None:

@@ -33,22 +33,12 @@ UNCONDITIONAL = Conditions()
 
 def guarded_parts(value: Expr) -> list[Expr]:
     """The parts of `value` that conditions guard: every if_then_else and every masked load."""
-    found: list[Expr] = []
-    seen: set[Expr] = set()
-    stack = [value]
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if isinstance(e, Load):
-            if isinstance(e, BufferLoad) and e.predicate is not None:
-                found.append(e)
-            continue
-        if isinstance(e, Call) and e.op == "if_then_else":
-            found.append(e)
-        stack.extend(e.children())
-    return found
+    return [
+        e
+        for e in distinct(value, lambda e: () if isinstance(e, Load) else e.children())
+        if (isinstance(e, BufferLoad) and e.predicate is not None)
+        or (isinstance(e, Call) and e.op == "if_then_else")
+    ]
 
 
 def conditions_along(parts: Iterable[Expr], var: Var, blocks: Blocks) -> Conditions:

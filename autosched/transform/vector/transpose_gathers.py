@@ -52,7 +52,7 @@ from autosched.tir.linear import linear
 from autosched.tir.loops import around, count_from_zero, trip_count
 from autosched.tir.op import add, const, mul
 from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, let, seq
-from autosched.tir.walk import free_vars, map_children, rewrite_expr, substitute
+from autosched.tir.walk import distinct, free_vars, map_children, rewrite_expr, substitute
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.reduction_nest import Nest, is_counted, match_nest, output_reads
@@ -116,22 +116,17 @@ def _loops(outer: For, count: int) -> Iterator[For]:
 
 def _gathers(value: Expr) -> Iterator[BufferLoad]:
     """The different unconditional loads in `value` of vectors whose elements lie apart."""
-    seen: set[Expr] = set()
-    stack = [value]
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
+    for e in distinct(value, _operands):
         match e:
             case BufferLoad(buffer, (Ramp(_, IntImm(stride), lanes),), None):
                 near = 0 < stride <= MOST_DEALT or stride == -1
                 if not near and buffer.dtype.lanes == 1 and lanes >= _count(buffer.dtype.bytes) > 1:
                     yield e
-            case BinaryExpr(a, b):
-                stack += (b, a)
-            case Cast(inner) | Broadcast(inner, _):
-                stack.append(inner)
+
+
+def _operands(e: Expr) -> Sequence[Expr]:
+    """The operands of arithmetic and of conversions."""
+    return e.children() if isinstance(e, BinaryExpr | Cast | Broadcast) else ()
 
 
 def _count(element: int) -> int:
