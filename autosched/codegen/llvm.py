@@ -109,6 +109,7 @@ def only_launches(s: Stmt) -> bool:
 def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
     """An empty module for `func`, with the properties of `target` and of the function."""
     features = set(target.features.split(","))
+    of_amd = target.cpu.startswith("znver")
     return ModuleBuilder(
         handlers=HANDLERS,
         symbol=func.name,
@@ -116,7 +117,8 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
         vector_bytes=target.vector_bytes,
         has_gather="+avx2" in features,
         has_scatter="+avx512f" in features,
-        slow_gathers=target.cpu.startswith("znver"),
+        slow_gathers=of_amd,
+        slow_underflow="+avx2" in features and not of_amd,
         fuses="+fma" in features or "+neon" in features,
         scales={"+avx512f", "+avx512vl", "+avx512dq"} <= features,
         has_masks="+avx512vl" in features,

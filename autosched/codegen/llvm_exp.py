@@ -19,10 +19,11 @@ class _Width(NamedTuple):
 
     `polynomial` is that of exp(r) on |r| <= ln2 / 2, highest power first. `least` and `most` are
     exponents of two beyond which results are zero and infinite, and whose powers are still products
-    of two floats.
+    of two floats. 2**`zero` is half the least subnormal.
     """
 
     polynomial: tuple[float, ...]
+    zero: float
     least: float
     most: float
 
@@ -53,8 +54,8 @@ DOUBLE_EXP = (
 )
 
 _WIDTHS = {
-    32: _Width(_SINGLE_EXP, least=-150.04, most=128.4),
-    64: _Width(DOUBLE_EXP, least=-1075.04, most=1024.4),
+    32: _Width(_SINGLE_EXP, zero=-150.0, least=-150.6, most=128.4),
+    64: _Width(DOUBLE_EXP, zero=-1075.0, least=-1075.6, most=1024.4),
 }
 
 _POWERS = tuple(2.0 ** (k / 16) for k in range(16))
@@ -132,11 +133,13 @@ def _by_polynomial(f: Lanes, x: str, base: _Base, low: str | None = None) -> str
     limited = f.limit(x, width.least / log2, width.most / log2)
     if f.scales_at_once:
         n = f.intrinsic("roundeven", f.mul(limited, f.const(log2)))
-        return f.scale(f.polynomial(base.rest(f, limited, n, low), width.polynomial), n)
+        power = f.polynomial(base.rest(f, limited, n, low), width.polynomial)
+        return _or_zero(f, n, f.scale(power, n))
     whole = f.const(f.whole + f.scale_bias)
     shifted = f.fma(limited, f.const(log2), whole)
     n = f.sub(shifted, whole)
-    return f.scale_by_bits(f.polynomial(base.rest(f, limited, n, low), width.polynomial), shifted)
+    power = f.polynomial(base.rest(f, limited, n, low), width.polynomial)
+    return f.scale_by_bits(_or_zero(f, shifted, power, f.whole + f.scale_bias), shifted)
 
 
 def _by_table(f: Lanes, x: str, base: _Base) -> str:
@@ -151,4 +154,16 @@ def _by_table(f: Lanes, x: str, base: _Base) -> str:
     r = f.limit_size(base.rest(f, x, n), 1 / 32)
     power = f.look_up(_POWERS, shifted)
     more = f.fma(f.polynomial(r, _SHORT), f.mul(r, r), r)
-    return f.scale(f.fma(power, more, power), n)
+    return _or_zero(f, n, f.scale(f.fma(power, more, power), n))
+
+
+def _or_zero(f: Lanes, n: str, value: str, offset: float = 0) -> str:
+    """0 where 2**(n - offset) is below half the least subnormal, else `value`.
+
+    The result is the same without it. Where underflow is slow the multiplication by 2**n leaves
+    these lanes alone (masked attention has many), or multiplies zeros.
+    """
+    if not f.b.module.slow_underflow:
+        return value
+    least = _WIDTHS[f.dtype.bits].zero + offset
+    return f.choose(f.test("uge", n, f.const(least)), value, f.const(0.0))

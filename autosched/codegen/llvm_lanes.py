@@ -142,7 +142,7 @@ class Lanes:
     def scale_by_bits(self, x: str, n: str) -> str:
         """x 2**k in six instructions, where the last bits of the floats n hold k + `scale_bias`.
 
-        The whole number k reaches from the exponent of half the least subnormal to that of
+        The whole number k reaches from below the exponent of half the least subnormal to that of
         infinity.
 
         2**k may not be a float, so that it is applied in two halves, k >> 1 and the rest. The bits

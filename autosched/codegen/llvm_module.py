@@ -62,7 +62,9 @@ class ModuleBuilder:
     for products with a power of two (and with them AVX-512's others for floats); `has_masks`,
     instructions can leave lanes alone; `permutes_bytes`, an instruction puts 64 bytes in any order
     (AVX512-VBMI); `converts_halves`, it converts float16; `slow_gathers`, gathers and scatters take
-    longer than a load or store for each lane whose distance from the first is known.
+    longer than a load or store for each lane whose distance from the first is known;
+    `slow_underflow`, an instruction of which one lane's product is subnormal or too small takes a
+    hundred times as long.
 
     `scalar_loops` counts innermost loops that compute scalars. `of_vectors` has the hints of the
     other innermost loops, by the position of their nodes in `metadata`. `local` has the functions
@@ -81,6 +83,7 @@ class ModuleBuilder:
     has_gather: bool
     has_scatter: bool
     slow_gathers: bool
+    slow_underflow: bool
     fuses: bool
     scales: bool
     has_masks: bool

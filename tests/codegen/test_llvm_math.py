@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from autosched.codegen.llvm import emit_llvm
+from autosched.codegen.llvm_compile import assembly
 from autosched.codegen.llvm_math import POLYNOMIALS, TIERS
 from autosched.runtime.cpu import build_artifact, load
 from autosched.target import Target, cpu_target
@@ -202,6 +203,54 @@ def test_exp_of_other_registers(lanes: int, elementwise: Elementwise, run: RunKe
         results.append(np.zeros_like(x))
         run(elementwise(exp, ["float32"], "float32", len(x), width), x, results[-1])
     np.testing.assert_array_max_ulp(results[0], results[1], maxulp=2)
+
+
+BASES = {"exp": np.e, "exp2": 2.0, "exp10": 10.0}
+
+
+@needs_longer_floats
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize(("bits", "least"), [(32, -149), (64, -1074)])
+def test_powers_at_the_least_subnormal(
+    bits: int, least: int, name: str, cpu: str, elementwise: Elementwise
+) -> None:
+    """Where underflow is slow, lanes whose result is zero are left out, and no others."""
+    target = dataclasses.replace(CPUS[cpu], triple=cpu_target().triple)
+    lacking = set(target.features.split(",")) - set(cpu_target().features.split(","))
+    if lacking:
+        pytest.skip(f"this CPU lacks {','.join(sorted(lacking))}")
+    near = np.linspace(least - 3, least + 3, 4001) * np.log(2) / np.log(BASES[name])
+    x = np.concatenate([near, [-1e30, -np.inf, np.nan]]).astype(f"float{bits}")
+    x = np.resize(x, 4096)
+    f = elementwise(lambda a: op.call(name, a), [f"float{bits}"], f"float{bits}", len(x), 16)
+    out = np.full_like(x, -1)
+    load(build_artifact(f, target))(x, out)
+    unit, wide = 2.0**least, np.longdouble
+    expected = np.power(wide(BASES[name]), x.astype(wide)) if name != "exp" else np.exp(wide(x))
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(x))
+    error = np.abs((out - expected) / wide(unit))[~np.isnan(x)]
+    assert error.max() < (0.5001 if bits == 32 else 0.6)
+    assert np.count_nonzero(out == 0) > 1000 < np.count_nonzero(out > 0)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "lanes", "expected"),
+    [("skylake-avx512", 16, "{z}"), ("znver4", 16, ""), ("haswell", 8, "vcmpnltps")],
+)
+def test_exponentials_of_zero_take_no_longer(
+    cpu: str, lanes: int, expected: str, elementwise: Elementwise
+) -> None:
+    """On Intel's CPUs a product that underflows takes 200 cycles; masked attention has many."""
+    known = CPUS["haswell" if lanes == 8 else "skylake-avx512"]
+    f = elementwise(lambda a: op.call("exp", a), ["float32"], "float32", 64, lanes)
+    target = dataclasses.replace(known, cpu=cpu)
+    text = assembly(emit_llvm(f, target), target)
+    if lanes == 16:
+        found = re.findall(r"vscalefps.*?(\{z\}|$)", text, re.M)
+        assert set(found) == {expected}
+    else:
+        assert expected in text
 
 
 @pytest.mark.parametrize("lanes", [1, 4])
