@@ -226,7 +226,8 @@ def _externs(func: PrimFunc) -> tuple[str, ...]:
 def written(func: PrimFunc) -> set[Var]:
     """The pointers through which the function stores, or which it passes to a call that may.
 
-    A pointer of a `tvm_access_ptr` that is only read through is left out.
+    A pointer of a `tvm_access_ptr` that is only read through is left out, and so are arrays whose
+    elements are arguments.
     """
     found = stored_in(func.body)
     for s in stmts(func.body):
@@ -236,8 +237,10 @@ def written(func: PrimFunc) -> set[Var]:
             for e in distinct(s.value):
                 if e in read:
                     continue
-                if isinstance(e, BufferLoad):
-                    found.add(e.buffer.data)
+                if isinstance(e, Call) and e.op == "address_of":
+                    load = e.args[0]
+                    assert isinstance(load, BufferLoad)
+                    found.add(load.buffer.data)
                 elif isinstance(e, Var) and e.dtype.is_handle:
                     found.add(e)
     return found

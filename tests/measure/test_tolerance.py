@@ -44,9 +44,9 @@ def test_scores_that_were_rounded_err_by_more_after_an_exponential() -> None:
 
 
 def test_scores_of_hundreds_in_float16_are_told_to_be_inexact() -> None:
-    """A kernel without a schedule errs by 0.3, and the warning says what can be told."""
+    """A kernel without a schedule errs by half, and the warning says what can be told."""
     task = attention(D=64, H=3)
-    q, k = (4 * array for array in random_inputs(task.tensors[:2]))
+    q, k = (6 * array for array in random_inputs(task.tensors[:2]))
     (want,) = task.reference([q, k])
     found = np.empty_like(want)
     load(build_steps(task.dag, (), task.target))(q, k, found)
