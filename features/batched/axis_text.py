@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Var
+from autosched.tir.walk import free_vars
 
 Bounds = tuple[int, int]
 """The smallest and the largest value."""
+
+
+class Along(NamedTuple):
+    """How a text depends on a loop: by terms whose scales add up to `scale`, in quotients
+    (`divided`), in remainders (`cut`)."""
+
+    scale: int
+    divided: bool
+    cut: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +56,19 @@ class AxisText:
             found.append(scale)
         return tuple(found)
 
+    def along(self, variable: Var | None) -> Along:
+        """How the text depends on the variable of a loop."""
+        scale, found = 0, {FloorDiv: False, FloorMod: False}
+        for term in self.terms if variable is not None else ():
+            inside, factor = term, 1
+            if isinstance(term, Mul) and isinstance(term.b, IntImm):
+                inside, factor = term.a, term.b.value
+            if inside is variable:
+                scale += factor
+            elif variable in free_vars(term):
+                found[FloorMod if _steps(inside, variable) else FloorDiv] = True
+        return Along(scale, found[FloorDiv], found[FloorMod])
+
     @property
     def divided(self) -> bool:
         """Whether the whole text is a quotient."""
@@ -74,6 +98,13 @@ class StageText:
     sizes: tuple[int, ...]
     conditions: tuple[Expr, ...]
     axes: tuple[AxisText, ...]
+
+
+def _steps(e: Expr, variable: Var) -> bool:
+    """Whether the variable is in the text other than in dividends."""
+    if isinstance(e, FloorDiv):
+        return False
+    return e is variable or any(_steps(child, variable) for child in e.children())
 
 
 def terms_of(e: Expr) -> list[Expr]:

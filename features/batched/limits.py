@@ -7,6 +7,7 @@ let buffers share memory decide, and the candidate is computed by itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +15,12 @@ import numpy as np
 from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Form, Ints, Term, fixed
 from autosched.features.batched.mixed import Mixed
+from autosched.features.batched.mixed_index import deep_in
 from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.one import signature, simplified
 from autosched.features.batched.ops import StoreOps
 from autosched.features.batched.plan import Plan, StagePlan
+from autosched.features.batched.stores import Store, own_indices
 from autosched.features.batched.threads import around, pipelined_around, root_of
 from autosched.features.batched.value_parts import axes_outside_loads
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
@@ -129,14 +132,24 @@ def _memory(nest: Nest, plan: Plan, stages: list[int], limits: Limits, verdict: 
 
 def _elements(nest: Nest, stage: Stage, plan: StagePlan) -> Ints:
     """The elements of a stage's storage, including the gaps that aligned strides leave."""
-    aligned = {axis: (factor, offset) for axis, factor, offset in plan.aligned}
+    strides = _strides(nest, stage.extents, plan.aligned)
+    return strides[0] * stage.extents[0] if strides else nest.forms.one
+
+
+def _strides(
+    nest: Nest, shape: Sequence[Ints], aligned: Sequence[tuple[int, int, int]]
+) -> list[Ints]:
+    """The strides of the axes of memory of this shape; `aligned` is that of a StagePlan."""
+    known = {axis: (factor, offset) for axis, factor, offset in aligned}
+    found: list[Ints] = []
     size = nest.forms.one
-    for axis in range(len(stage.extents) - 1, -1, -1):
-        if axis in aligned:
-            factor, offset = aligned[axis]
+    for axis in range(len(shape) - 1, -1, -1):
+        if axis in known:
+            factor, offset = known[axis]
             size = size + (offset - size) % factor
-        size = size * stage.extents[axis]
-    return size
+        found.append(size)
+        size = size * shape[axis]
+    return found[::-1]
 
 
 def _readers(nest: Nest, buffer: int) -> list[int]:
@@ -147,15 +160,15 @@ def _readers(nest: Nest, buffer: int) -> list[int]:
     ]
 
 
-def with_wide_vectors(nest: Nest, limits: Limits) -> Flags:
+def with_wide_vectors(nest: Nest, plan: Plan, stores: Sequence[Store], limits: Limits) -> Flags:
     """Where a vector access is too wide; marks candidates bad where only lowering can decide."""
-    verdict = _refused_by_vectors(nest, limits)
+    verdict = _refused_by_vectors(nest, plan, stores, limits)
     nest.forms.refuse(verdict.unsure & ~verdict.refused, "a vector that may exceed the limit")
     return verdict.refused & ~nest.forms.bad
 
 
-def _refused_by_vectors(nest: Nest, limits: Limits) -> Verdict:
-    """Apply the limit on the width of vector accesses."""
+def _refused_by_vectors(nest: Nest, plan: Plan, stores: Sequence[Store], limits: Limits) -> Verdict:
+    """Apply the limits on the width of vector accesses, and of indices that no vector has."""
     forms = nest.forms
     verdict = Verdict(np.zeros(forms.count, bool), np.zeros(forms.count, bool))
     for s, stage in nest.stages.items():
@@ -167,14 +180,94 @@ def _refused_by_vectors(nest: Nest, limits: Limits) -> Verdict:
                 continue
             own = nest.ops.buffers[stage.ops.buffer].bytes
             wide = (lanes > 1) & (lanes * own > limits.vector)
-            widest = max(own, _INDEX_BYTES, *map(_widest, stage.ops.stores))
+            widest = max(own, *map(_widest, stage.ops.stores))
             some = (lanes > 1) & (lanes * widest > limits.vector)
+            index = (lanes > 1) & (lanes * _INDEX_BYTES > limits.vector)
             plain = len(stage.ops.stores) == 1 and not _holds(nest, s)
-            serial, unsure = _scalarised(nest, stage, k, slot, some)
+            serial, unsure = _scalarised(nest, stage, k, slot, some | index)
             certain = ~unsure & plain
+            if (index & ~wide).any():
+                apart = _apart(
+                    nest, plan, [store for store in stores if store.stage is stage], slot
+                )
+                wide |= index & apart.refused & ~apart.unsure
+                some |= index & (apart.refused | apart.unsure)
             verdict.refused |= wide & certain & ~serial
             verdict.unsure |= some & ~(certain & (serial | wide))
+            verdict.unsure |= index & ~certain
     return verdict
+
+
+def _apart(nest: Nest, plan: Plan, stores: Sequence[Store], slot: int) -> Verdict:
+    """Where the elements of some access lie evenly apart along the loop `slot`, or may do so.
+
+    The index of such a vector counts as a vector (`VerifyGPUCode`), unlike that of elements side by
+    side or in rows: i * 512 + lane and (lane // 4) * 512 + lane % 4, but i + lane * 512.
+    """
+    forms = nest.forms
+    none = np.zeros(forms.count, bool)
+    found = Verdict(none, none)
+    memory = {buffer: _strides(nest, shape, ()) for buffer, shape in nest.shapes.items()}
+    for s, stage in nest.stages.items():
+        memory[stage.ops.buffer] = _strides(nest, stage.extents, plan.stages[s].aligned)
+    for store in stores:
+        slots = store.stage.loops.slots
+        buffers = [store.buffer, *(buffer for buffer, _ in store.ops.loads)]
+        indices = [own_indices(forms, store), *store.loaded]
+        for number, (buffer, index) in enumerate(zip(buffers, indices, strict=True), -1):
+            if buffer not in memory:
+                return Verdict(none, ~none)
+            one = _apart_at(nest, index, memory[buffer], slot)
+            found = Verdict(found.refused | one.refused, found.unsure | one.unsure)
+            for d, form in enumerate(index):
+                found.unsure |= deep_in(forms, form, slots, as_ansor=True)
+                if (number, d) in store.texts:
+                    found.unsure |= store.texts[number, d][0]
+    return found
+
+
+def _apart_at(nest: Nest, index: Sequence[Form], strides: Sequence[Ints], slot: int) -> Verdict:
+    """The same of the access at `index` to memory of these strides.
+
+    What cannot be told: digits of the lane that together are all of it may be written as such or
+    not, and (t * 518 + lane) % 28 may be a multiple of 7 and the lane. A quotient is the same for
+    all lanes, or else they are in rows.
+    """
+    forms = nest.forms
+    number, first, cuts = forms.zero, forms.zero, forms.zero
+    divided, unsure = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
+    digits = []
+    for form, of_axis in zip(index, strides, strict=True):
+        for other, term in form.every():
+            whole = term.upper >= forms.extents[other]
+            if other in forms.virtual:
+                along = _along(*forms.virtual[other], slot) * (term.scale != 0)
+                divided = divided | (along[1] > 0)
+                cuts = cuts + along[2]
+                unsure = unsure | (along[2] > 0) & (term.scale * of_axis != 1)
+                term = Term(forms.one, forms.whole, term.scale * along[0])
+            elif other != slot:
+                continue
+            stride = term.scale * of_axis
+            number = number + (stride != 0)
+            first = np.where((stride != 0) & (term.lower == 1), stride, first)
+            digits.append((term, stride, whole))
+    even = first != 0
+    for term, stride, whole in digits:
+        even &= (stride == 0) | (stride == first * term.lower) & (whole | (number > 1))
+    apart = even & (first != 1)
+    unsure |= (cuts > 1) | (cuts > 0) & (number > 0) | apart & ((number > 1) | divided)
+    return Verdict(apart & ~unsure, unsure)
+
+
+def _along(mixed: Mixed, axis: int, slot: int) -> Ints:
+    """`AxisText.along` of the loop `slot` for all candidates, as three rows."""
+    found = np.zeros((3, len(mixed.which)), np.int64)
+    if slot in mixed.leaves:
+        k = mixed.leaves.index(slot)
+        each = [entry.axes[axis].along(entry.variables[k]) for entry in mixed.entries]
+        found[:, mixed.where] = np.array(each, np.int64).T[:, mixed.which[mixed.where]]
+    return found
 
 
 def _holds(nest: Nest, s: int) -> bool:
@@ -272,12 +365,18 @@ def _uses(nest: Nest, form: Form, slot: int) -> Flags:
 
     Conditions on the elements that a stage reads are texts of the loops around it, not of its own.
     """
+    found = _in_text(nest, form, slot)
+    for term in form.terms.get(slot, ()):
+        found |= term.scale != 0
+    return found
+
+
+def _in_text(nest: Nest, form: Form, slot: int) -> Flags:
+    """Where the loop `slot` is in the text of an axis that is in the form."""
     forms = nest.forms
     found = np.zeros(forms.count, bool)
     for other, term in form.every():
-        if other == slot:
-            found |= term.scale != 0
-        elif other in forms.virtual:
+        if other in forms.virtual:
             mixed, axis = forms.virtual[other]
             if slot in mixed.leaves:
                 k = mixed.leaves.index(slot)

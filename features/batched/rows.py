@@ -75,10 +75,10 @@ def rows_of_population(
     with np.errstate(all="ignore"):
         check_kernels(population.plan)
         nest = build_nest(ops, population)
+        stores = make_stores(nest)
         refused = np.zeros(population.count, bool)
         if limits is not None:
-            refused = with_wide_vectors(nest, limits)
-        stores = make_stores(nest)
+            refused = with_wide_vectors(nest, population.plan, stores, limits)
         tables = Tables(nest, stores)
         by_buffer: dict[int, list[Store]] = defaultdict(list)
         for store in stores:

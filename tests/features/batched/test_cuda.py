@@ -15,7 +15,7 @@ from autosched.features.sets import ANSOR, AUTOSCHED_1
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.space import SearchSpace
 from autosched.state.queries import sliced_products
-from autosched.state.steps import Step, steps_from_json
+from autosched.state.steps import MatrixTilesStep, Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.one_by_one import SETS, bits, rows_of_both, rows_of_one
@@ -59,6 +59,36 @@ def test_rows_and_refusals(
         rows = batched.rows_of(found)
         most = WIDE.get(name, 0) + (0 if features == ANSOR else MOST.get(name, 0))
         assert batched.share.one_by_one <= most, (features, batched.share.reasons)
+        assert [bits(r) for r in rows] == [bits(own[features]) for own in one], features
+
+
+HALVES = {"in_dtype": "float16", "acc_dtype": "float32"}
+NARROW: list[tuple[str, dict[str, Any], int]] = [
+    ("matmul", {"M": 37, "N": 52, "K": 28, "in_dtype": "int8", "acc_dtype": "int32"}, 3),
+    ("batch_matmul", {"B": 2, "M": 12, "N": 20, "K": 24, **HALVES}, 0),
+    (
+        "conv2d_nchw_bn_relu",
+        {"N": 1, "H": 14, "W": 14, "K": 3, "CI": 12, "CO": 20, "stride": 1, "padding": 1} | HALVES,
+        1,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "seed"), NARROW, ids=[name for name, *_ in NARROW])
+def test_vectors_of_narrow_types(name: str, args: dict[str, Any], seed: int) -> None:
+    """Five and more elements fit a vector, but not their index where they lie apart."""
+    task = Task.from_workload(name, target=cuda_target(), **args)
+    found = [
+        steps
+        for steps in with_relatives(task, seed, 20, 3)
+        if not any(isinstance(step, MatrixTilesStep) for step in steps)
+    ]
+    one = [rows_of_both(task, steps) for steps in found]
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features)
+        rows = batched.rows_of(found)
+        reasons = batched.share.reasons
+        assert reasons["a vector that may exceed the limit"] <= 1, (features, reasons)
         assert [bits(r) for r in rows] == [bits(own[features]) for own in one], features
 
 

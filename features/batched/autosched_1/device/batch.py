@@ -40,8 +40,9 @@ class BatchedDeviceFeatures(BatchedFeatures):
         with np.errstate(all="ignore"):
             check_kernels(population.plan)
             nest = build_nest(ops, population)
-            refused = with_wide_vectors(nest, self._limits)
-            made = Ready(nest, population, make_stores(nest, as_ansor=False), [])
+            stores = make_stores(nest, as_ansor=False)
+            refused = with_wide_vectors(nest, population.plan, stores, self._limits)
+            made = Ready(nest, population, stores, [])
             pieces = device_pieces(made, population.plan)
         (rows,) = rows_of_all([prepared(made, pieces, machine, self._choices)], machine)
         rows.refused[:] = refused
