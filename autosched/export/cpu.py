@@ -13,11 +13,12 @@ from typing import Any
 
 from autosched.candidate import build_candidate
 from autosched.codegen.llvm_compile import compile_object
+from autosched.cpuid import Bit
 from autosched.errors import ConfigError
 from autosched.export.bundle import bundle
 from autosched.export.c_files import Function, cmake, example, header
 from autosched.export.candidate import Candidate, parameter, tools
-from autosched.export.cpu_features import Bit, needed, saved_registers
+from autosched.export.cpu_features import needed, saved_registers
 from autosched.export.library_ir import Entry, Shapes, exported, library_ir
 from autosched.export.link import NO_LINKER, link, linker
 from autosched.runtime.artifact import CpuArtifact

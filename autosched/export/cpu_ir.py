@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autosched.export.cpu_features import Bit
+from autosched.cpuid import Bit
 
 _START = "this library needs what this machine's CPU or system lacks:"
 _SYSTEM = " registers (saved by the system)"

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from autosched.codegen.llvm_tiles import NO_TILES
-from autosched.export.cpu_features import Bit
+from autosched.cpuid import Bit
 from autosched.export.cpu_ir import cpu_ir, text_ir
 from autosched.export.threads_ir import threads_ir
 from autosched.runtime.native import runtime_ir

@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from autosched.cpu_features import enabled
 from autosched.errors import ConfigError
-from autosched.export.cpu_features import BITS
+from autosched.measure.cpu_code import lacking
 from autosched.measure.environment import cpu_model
 from autosched.measure.gpu_environment import gpu_names
 from autosched.measure.records import Record, target_of
 from autosched.measure.standing import best_of
-from autosched.target import Target, cpu_target, kind_of_triple
+from autosched.target import Target, cpu_target
 from autosched.task import Task
-from autosched.te.intrin.registry import INSTRUCTIONS
 from autosched.words import visible
 
 UNKNOWN_CPU = "unknown"
@@ -48,32 +46,19 @@ def is_for_here(target: Target) -> bool:
     """
     here = cpu_target()
     if target.chosen_cpu:
-        return target.triple == here.triple and not _lacking(target)
+        return target.triple == here.triple and not lacking(target, here.features)
     return (target.triple, target.cpu, target.features) == (here.triple, here.cpu, here.features)
 
 
 def require_runs_here(target: Target) -> None:
     """Raise ConfigError if code for a CPU that the user chose cannot run on this machine's."""
-    missing = _lacking(target) if target.chosen_cpu else []
+    missing = lacking(target, cpu_target().features) if target.chosen_cpu else []
     if missing:
         raise ConfigError(
             f"target.cpu: code for {target.cpu} cannot run here: this machine's {cpu_target().cpu} "
             f"lacks {', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}; measure on a "
             "machine that has them (target.hosts), or choose an older CPU"
         )
-
-
-def _lacking(target: Target) -> list[str]:
-    """The features that code for the target may use and this machine lacks, in order.
-
-    Of x86-64 that is known: others (pku, mwaitx) no compiler uses by itself, and virtual machines
-    often lack them.
-    """
-    missing = enabled(target.features) - enabled(cpu_target().features)
-    if kind_of_triple(target.triple)[0] == "x86_64":
-        own = (feature for it in INSTRUCTIONS.values() for feature in it.features)
-        missing &= BITS.keys() | set(own)
-    return sorted(missing)
 
 
 @cache

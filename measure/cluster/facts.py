@@ -13,6 +13,7 @@ from typing import Any
 from autosched.cpu_cores import hardware_threads
 from autosched.cpu_features import enabled
 from autosched.errors import ConfigError
+from autosched.measure.cpu_code import lacking
 from autosched.measure.environment import fingerprint
 from autosched.target import Target, cpu_target
 from autosched.words import count
@@ -111,9 +112,11 @@ def misfit(facts: NodeFacts, target: Target) -> str:
     own = facts.code["cpu"]
     if (target.triple, target.cpu) != (facts.code["triple"], own if not chosen else target.cpu):
         return f"{own} ({facts.code['triple']}), expected {target.cpu} ({target.triple})"
-    here = enabled(facts.code["features"])
-    lacks = enabled(target.features) - here
-    more = frozenset() if chosen else here - enabled(target.features)
+    here, expected = enabled(facts.code["features"]), enabled(target.features)
+    lacks: Collection[str] = expected - here
+    more = here - expected
+    if chosen:
+        lacks, more = lacking(target, facts.code["features"]), frozenset()
     if lacks or more:
         said = [f"lacks {_some(lacks)}"] if lacks else []
         said += [f"has {_some(more)} beside"] if more else []

@@ -9,8 +9,9 @@ import llvmlite.binding as llvm
 import pytest
 
 from autosched.codegen.llvm_compile import compile_object
+from autosched.cpuid import BITS
 from autosched.export.cpu import _plain
-from autosched.export.cpu_features import BITS, needed, saved_registers
+from autosched.export.cpu_features import needed, saved_registers
 from autosched.export.library_ir import Entry, library_ir
 from autosched.runtime.native import load_object, runtime_library
 from autosched.target import cpu_target

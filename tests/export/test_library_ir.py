@@ -8,7 +8,7 @@ import pytest
 
 from autosched.codegen.llvm_compile import compile_object
 from autosched.codegen.llvm_tiles import NO_TILES
-from autosched.export.cpu_features import BITS
+from autosched.cpuid import BITS
 from autosched.export.library_ir import Entry, Shapes, exported, library_ir
 from autosched.target import cpu_target
 

@@ -14,6 +14,7 @@ from kit.fake_cluster import node_facts
 
 TARGET = replace(cpu_target(1), threads=2, caches=(1 << 15, 1 << 20, 1 << 25))
 CODE = {name: getattr(TARGET, name) for name in ("triple", "cpu", "features")}
+X86 = "x86_64-unknown-linux-gnu"
 FACTS = node_facts(threads=2, caches=TARGET.caches)
 
 
@@ -43,9 +44,14 @@ FACTS = node_facts(threads=2, caches=TARGET.caches)
             "",
         ),
         (
-            replace(FACTS, code={**CODE, "features": "+b"}),
-            replace(TARGET, cpu="plain", features="+a", chosen_cpu=True),
-            f"{TARGET.cpu} with other features: it lacks a",
+            replace(FACTS, code={**CODE, "triple": X86, "features": "+fma"}),
+            replace(TARGET, cpu="x", triple=X86, features="+avx2,+pku", chosen_cpu=True),
+            f"{TARGET.cpu} with other features: it lacks avx2",
+        ),
+        (  # pku no compiler uses by itself
+            replace(FACTS, code={**CODE, "triple": X86, "features": "+avx2"}),
+            replace(TARGET, cpu="x", triple=X86, features="+avx2,+pku", chosen_cpu=True),
+            "",
         ),
         (
             replace(FACTS, caches=(1 << 15, 1 << 20, 1 << 24)),
