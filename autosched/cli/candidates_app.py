@@ -10,6 +10,7 @@ import typer
 from autosched.arguments import one_of
 from autosched.cli.interrupt import interrupts_raise
 from autosched.cli.options import (
+    FEATURE_SETS,
     FORMS,
     TUNING,
     Best,
@@ -124,7 +125,14 @@ def show(
             autocompletion=FORMS,
         ),
     ] = "loops",
-    features: Features = TUNING,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help="For --as features: autosched-1, which tune learns from (the default), or "
+            "ansor-0.19.",
+            autocompletion=FEATURE_SETS,
+        ),
+    ] = None,
     arch: Annotated[
         str | None,
         typer.Option(help="CUDA architecture of cuda, ptx, asm: sm_90 (default: the record's)."),
