@@ -380,7 +380,8 @@ def _annotated(state: State, stage_id: int, name: str) -> State:
 def fixed_splits(steps: Sequence[Step]) -> frozenset[int]:
     """The indices of splits by the tile of an instruction, whose lengths must not change.
 
-    They stand between its InstructionStep and the first tensorized loop.
+    They stand between its InstructionStep and the first tensorized loop, or make a tensorized loop
+    (`_in_words`).
     """
     fixed: set[int] = set()
     inside = False
@@ -389,6 +390,9 @@ def fixed_splits(steps: Sequence[Step]) -> frozenset[int]:
             inside = True
         elif isinstance(step, AnnotationStep) and step.annotation is Annotation.TENSORIZE:
             inside = False
+            before = steps[k - 1]
+            if isinstance(before, SplitStep) and before.stage_id == step.stage_id:
+                fixed.add(k - 1)
         elif inside and isinstance(step, SplitStep):
             fixed.add(k)
     return frozenset(fixed)

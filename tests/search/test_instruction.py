@@ -375,6 +375,17 @@ def test_tiles_of_the_instruction_are_never_mutated() -> None:
     assert all(candidate[k] == steps[k] for candidate in moved for k in fixed)
 
 
+def test_words_that_packing_turns_are_never_mutated() -> None:
+    """Other candidates than with sixteen words were drawn, and none of them could be lowered."""
+    space = space_of(product(TYPES["vpdpbusd.zmm"], 24, 64, 256, turned=True), "vpdpbusd.zmm")
+    rng = np.random.default_rng(0)
+    (steps,) = space.sample(rng, 1, sketch=using(space)[0])[:1]
+    structures = Structures()
+    moved = moved_factors(structures, structures.rows([steps] * 40), rng, 64)
+    for candidate in structures.candidates(moved):
+        lower_steps(space.context.dag, candidate, TARGET)
+
+
 @pytest.mark.parametrize(
     "rows, turned, first", [(256, False, "i"), (255, False, "j"), (256, True, "j")]
 )
