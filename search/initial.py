@@ -24,7 +24,7 @@ from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import MatrixTilesStep, RfactorStep, SplitStep, Step
-from autosched.te.schedule.instruction_stages import is_excess
+from autosched.te.schedule.instruction_stages import is_beside_tiles
 
 Rng = np.random.Generator
 Choice = TypeVar("Choice")
@@ -117,13 +117,14 @@ def _moved(state: State, stage_ids: Sequence[int], rng: Rng) -> State:
 def may_move(state: State, stage_id: int) -> bool:
     """Whether the stage may move: no placeholder, not inlined, tiled, cached or still to be tiled.
 
-    The sums of an instruction's offset (`is_excess`) stay where their sketch has placed them.
+    The sums of an instruction's offset and the storing of its tiles (`is_beside_tiles`) stay where
+    their sketch has placed them.
     """
     stage = state.stages[stage_id]
     return not (
         stage.is_placeholder
         or stage.is_inlined
-        or is_excess(stage.op)
+        or is_beside_tiles(stage.op)
         or queries.is_tiled(state, stage_id)
         or queries.needs_multi_level_tiling(state, stage_id)
         or queries.is_cache_read(state, stage_id)

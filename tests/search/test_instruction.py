@@ -354,6 +354,18 @@ def test_what_an_offset_adds_is_computed_once_for_many_rows(case: str, inside: b
         assert not may_move(state, number)
 
 
+def test_tiles_are_stored_where_they_are_computed() -> None:
+    """The loop over the rows of a tile was another place to draw, where no statement fits."""
+    space = space_of(padded(TYPES["amx.tdpbssd"], 15, 33, 70, 2), "amx.tdpbssd")
+    rng = np.random.default_rng(0)
+    for sketch in using(space):
+        for steps in space.sample(rng, 3, sketch=sketch):
+            state = space.context.dag.state_of(steps)
+            (number,) = (k for k, s in enumerate(state.stages) if s.name == "C.sums")
+            assert state.stages[number].compute_at is ComputeAt.ITER
+            assert not may_move(state, number)
+
+
 def test_printed_python_schedules_the_same() -> None:
     space, steps = _steps()
     dag = space.context.dag

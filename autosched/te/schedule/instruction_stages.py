@@ -40,7 +40,7 @@ from autosched.tir.walk import free_vars, substitute
 INSTRUCTION = "tensor_instruction"
 """The attribute of an operation that an instruction computes: "<instruction>:<statement>"."""
 
-_EXCESS = ":excess"
+_EXCESS, _STORE = "excess", "store"
 
 PACKED = "packed_input"
 """The attribute of a stage that packs B without padding: how its index is made of axes of B.
@@ -78,7 +78,7 @@ class InstructionStages:
         self.over = product.over() if over else None
         block = f"{'.over' if over else ''}.{tile.m}x{tile.n}"
         self.part = f"compute{block}" if self.height > 1 else "compute"
-        self.store = f"{it.name}:store{block}"
+        self.store = f"{it.name}:{_STORE}{block}"
         self.data = [iv for iv in product.others()[0] if iv is not self.over]
         self.steps = -(-extent(product.k) // self.depth)
         self.across = -(-extent(product.n) // (self.columns * self.lanes))
@@ -272,7 +272,7 @@ class InstructionStages:
         load = ProducerLoad(b, (no.var, *self._others_of_b(table), ko.var, nt.var, lane))
         dtype = product.op.body[0].dtype
         body = sum_over(mul(cast(dtype, load), self.offset), axis=[*outer, ko, ki])
-        attrs = {INSTRUCTION: self.name + _EXCESS}
+        attrs = {INSTRUCTION: f"{self.name}:{_EXCESS}"}
         return ComputeOp(f"{product.op.name}.excess", [*axes, no, nt, ni], [body], attrs=attrs)
 
     def _data_of_b(self) -> list[IterVar]:
@@ -352,9 +352,10 @@ class InstructionStages:
         return floordiv(n, width), floormod(call, self.columns), floormod(n, self.lanes)
 
 
-def is_excess(op: Operation) -> bool:
-    """Whether `op` computes what an instruction's offset adds to the columns."""
-    return str(op.attrs.get(INSTRUCTION, "")).endswith(_EXCESS)
+def is_beside_tiles(op: Operation) -> bool:
+    """Whether `op` computes what an instruction's offset adds to the columns, or stores tiles."""
+    part = str(op.attrs.get(INSTRUCTION, "")).partition(":")[2]
+    return part == _EXCESS or part.startswith(_STORE)
 
 
 def _widened(value: Expr, wide: DType | None) -> Expr:
