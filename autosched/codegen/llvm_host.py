@@ -10,13 +10,14 @@ status of the runtime. Other functions can only be called from within the module
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from autosched.codegen.llvm import assertion_messages, check_symbol, module_for
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_module import ModuleBuilder
 from autosched.codegen.llvm_stmt import statement
 from autosched.codegen.llvm_storage import epilogue, prologue
+from autosched.codegen.llvm_tiles import permission
 from autosched.codegen.llvm_types import llvm_type
 from autosched.errors import CompileError
 from autosched.target import Target
@@ -45,10 +46,12 @@ def emit_host(module: IRModule, target: Target) -> str:
         builder.symbol, builder.noalias = name, own.noalias and not calls
         builder.addressed, builder.updated = own.addressed, own.updated
         builder.functions.append(_body(name, func, builder))
-        if func.attrs.get("calling_conv") == PACKED:
-            builder.functions.append(_entry(name, func))
     if builder is None:
         raise CompileError("a module without functions has no code")
+    entries = [(n, f) for n, f in module.functions.items() if f.attrs.get("calling_conv") == PACKED]
+    # Any function of the module may use tiles, which only its entries ask for.
+    allowed = permission(builder)
+    builder.functions += [_entry(name, func, allowed) for name, func in entries]
     width = target.vector_bytes * 8
     builder.functions.append(f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}')
     return builder.text()
@@ -90,10 +93,12 @@ def _body(name: str, func: PrimFunc, module: ModuleBuilder) -> str:
     return b.complete(head, epilogue(b))
 
 
-def _entry(name: str, func: PrimFunc) -> str:
+def _entry(name: str, func: PrimFunc, begin: Sequence[str]) -> str:
+    """The exported function, which starts with the lines `begin`."""
     parameters = ", ".join(f"{llvm_type(v.dtype)} %a{i}" for i, v in enumerate(func.params))
     lines = [
         f"define i32 @{name}({parameters}) #0 {{",
+        *begin,
         "  %status = alloca i32",
         "  store i32 0, ptr %status",
         f"  call void @{name}.body(ptr %status, {parameters})",

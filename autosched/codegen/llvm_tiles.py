@@ -18,6 +18,8 @@ from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, ROW_BYTES, ROWS, STORE
 
 NO_TILES = -2
 """The status of a function that may not use tiles."""
+TILES_REFUSED = "the system does not let this process use AMX tiles (ARCH_REQ_XCOMP_PERM)"
+"""What the status means."""
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
 _CONFIGURATION = "@tile_configuration"
 _ALLOWED = "@tiles_allowed"

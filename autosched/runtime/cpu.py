@@ -11,7 +11,7 @@ import numpy as np
 from autosched import arguments
 from autosched.codegen.llvm import compile_object, emit_llvm
 from autosched.codegen.llvm_compile import Level
-from autosched.codegen.llvm_tiles import NO_TILES
+from autosched.codegen.llvm_tiles import NO_TILES, TILES_REFUSED
 from autosched.errors import ConfigError, MeasureError
 from autosched.runtime.arguments import as_array, check
 from autosched.runtime.array_checks import view_of
@@ -313,8 +313,7 @@ class CpuKernel:
         """The error of a call that returned `status`."""
         name = self.artifact.symbol
         if status == NO_TILES:
-            why = "the system does not let this process use AMX tiles (ARCH_REQ_XCOMP_PERM)"
-            return MeasureError(f"{name}: {why}", stage="run")
+            return MeasureError(f"{name}: {TILES_REFUSED}", stage="run")
         if status < 0:
             return MeasureError(f"{name}: out of workspace memory", stage="run", kind="memory")
         return MeasureError(

@@ -16,6 +16,7 @@ import numpy as np
 from autosched.codegen.llvm_compile import compile_object
 from autosched.codegen.llvm_host import called_outside, emit_host, module_messages
 from autosched.codegen.llvm_storage import keep_registers
+from autosched.codegen.llvm_tiles import NO_TILES, TILES_REFUSED
 from autosched.errors import MeasureError
 from autosched.runtime.array_checks import MASKED, no_view
 from autosched.runtime.artifact import written
@@ -229,6 +230,8 @@ class HostFunction:
             error = ERRORS.take(status)
             if error is not None:
                 return error
+        if status == NO_TILES:
+            return MeasureError(f"{self.name}: {TILES_REFUSED}", stage="run")
         if status < 0:
             return MeasureError(f"{self.name}: out of memory", stage="run", kind="memory")
         failed = MeasureError(self.module.artifact.messages[status - 1], stage="run")

@@ -23,6 +23,7 @@ import numpy as np
 
 from autosched import arguments
 from autosched.codegen.llvm_packed import RUNTIME
+from autosched.codegen.llvm_tiles import NO_TILES
 from autosched.errors import MeasureError
 from autosched.target import MAX_THREADS
 from autosched.tir.dtype import DType
@@ -215,7 +216,7 @@ class _Errors:
     MOST = 8 * MAX_THREADS
 
     def __init__(self) -> None:
-        self._numbers = itertools.count(2)
+        self._numbers = itertools.count(1 - NO_TILES)
         self._lock = threading.Lock()
         self._calls = 0
         self._kept: dict[int, BaseException] = {}

@@ -7,14 +7,18 @@ import pytest
 
 from autosched import te
 from autosched.codegen.llvm import assembly, emit_llvm
-from autosched.driver import build_func, lower
+from autosched.codegen.llvm_host import emit_host
+from autosched.driver import build_func, build_host, lower
 from autosched.errors import MeasureError
 from autosched.runtime.cpu import load
+from autosched.runtime.host import load_host, prepared
 from autosched.target import cpu_target
 from autosched.te.intrin.registry import available, instruction, statements
-from autosched.tir.function import PrimFunc
+from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.interp import run
 from autosched.tir.tiles import CONFIGURE, DOTS, LOAD, Tiles
+from autosched.transform.framework.passes import Sequential
+from autosched.transform.pipeline import host_pipeline
 
 NAMES = [f"amx.{call.rpartition('.')[2]}" for call in DOTS]
 
@@ -76,6 +80,24 @@ def test_computes_its_description(name: str) -> None:
             assert "tiles" in str(refused)  # the system keeps them
         else:
             np.testing.assert_array_equal(result, found)
+
+
+def test_host_functions_ask_for_tiles() -> None:
+    """The first instruction of AMX ended a process in which no kernel had asked before."""
+    func, name = _tile("amx.tdpbssd"), "multiply"
+    module, _ = prepared(IRModule({name: func.with_attrs(global_symbol=name)}))
+    text = emit_host(Sequential(host_pipeline("cpu"), "host")(module), cpu_target(1))
+    entry = text.partition(f"define i32 @{name}(")[2]
+    assert 0 < entry.index("syscall") < entry.index(f"call void @{name}.body")
+    if instruction("amx.tdpbssd") in available(cpu_target(1)):
+        a, b = np.ones((16, 128), np.int8), np.ones((2, 1, 16, 64), np.int8)
+        c = np.zeros((16, 16), np.int32)
+        try:
+            load_host(build_host(func, cpu_target(1)))(a, b, c)
+        except MeasureError as refused:
+            assert "tiles" in str(refused)  # the system keeps them
+        else:
+            assert (c == 128).all()
 
 
 def test_wrong_use_is_told() -> None:
