@@ -17,7 +17,7 @@ from autosched.errors import CompileError, MeasureError
 from autosched.layout import LayoutChange
 from autosched.tir.dimension import Dimension, as_dimension, unsolvable
 from autosched.tir.dtype import DType, int32
-from autosched.tir.expr import BufferLoad, Call, IntImm, StringImm, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, exprs_with, stored_in
 from autosched.tir.stmt import Evaluate
@@ -226,29 +226,29 @@ def _externs(func: PrimFunc) -> tuple[str, ...]:
 def written(func: PrimFunc) -> set[Var]:
     """The pointers through which the function stores, or which it passes to a call that may.
 
-    A pointer of a `tvm_access_ptr` that is only read through is left out, and so are arrays whose
-    elements are arguments.
+    A pointer of a `tvm_access_ptr` that is only read through is left out, as are prefetches.
     """
-    found = stored_in(func.body)
-    for s in stmts(func.body):
-        if isinstance(s, Evaluate):
-            calls = [e for e in distinct(s.value) if isinstance(e, Call)]
-            read = {e.args[1] for e in calls if e.op == "tvm_access_ptr" and _only_reads(e)}
-            for e in distinct(s.value):
-                if e in read:
-                    continue
-                if isinstance(e, Call) and e.op == "address_of":
-                    load = e.args[0]
-                    assert isinstance(load, BufferLoad)
-                    found.add(load.buffer.data)
-                elif isinstance(e, Var) and e.dtype.is_handle:
-                    found.add(e)
-    return found
+    calls = [s.value for s in stmts(func.body) if isinstance(s, Evaluate)]
+    return stored_in(func.body).union(*map(_given, calls))
 
 
-def _only_reads(e: Call) -> bool:
-    mask = e.args[4]
-    return isinstance(mask, IntImm) and not mask.value & 2
+def _given(call: Expr) -> Iterator[Var]:
+    """The pointers in `call` that are written through, as far as it says."""
+    for e in distinct(call, _may_write):
+        if isinstance(e, Var) and e.dtype.is_handle:
+            yield e
+        elif isinstance(e, Call) and e.op == "address_of":
+            yield from (a.buffer.data for a in e.args if isinstance(a, BufferLoad))
+
+
+def _may_write(e: Expr) -> Sequence[Expr]:
+    """The sub-expressions of `e` without a pointer that is only read through."""
+    match e:
+        case Call("tvm_access_ptr", (kind, _, *others, IntImm(mask))) if not mask & 2:
+            return (kind, *others)
+        case Call("prefetch", (_, *options)):
+            return options
+    return e.children()
 
 
 def _param(func: PrimFunc, var: Var, written: set[Var], names: Mapping[Var, str]) -> ParamSpec:

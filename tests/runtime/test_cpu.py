@@ -17,7 +17,7 @@ import pytest
 from llvmlite import binding as llvm
 
 from autosched import te
-from autosched.driver import build
+from autosched.driver import build, lower
 from autosched.errors import ConfigError, MeasureError
 from autosched.runtime import native
 from autosched.runtime.cpu import (
@@ -28,8 +28,8 @@ from autosched.runtime.cpu import (
     load,
 )
 from autosched.target import cpu_target
-from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import BufferLoad, IntImm, Var, pointer
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, For, ForKind
 
@@ -121,6 +121,32 @@ def test_round_trip_of_the_artifact(artifact: CpuArtifact) -> None:
     with pytest.raises(MeasureError, match="not a compiled CPU kernel"):
         CpuArtifact.from_bytes(b"something else entirely")
     assert [p.is_output for p in artifact.params] == [False, False, True]
+
+
+def test_what_a_call_reads_is_no_output() -> None:
+    """Data that say where a call reads counted as written, as did what is fetched ahead.
+
+    Kernels of experts by AMX tiles took their choice for a result.
+    """
+
+    def call(ins: list[Buffer], outs: list[Buffer]) -> Expr:
+        read = ins[0].access_ptr("r", offset=ins[1][0]), ins[2].access_ptr("r")
+        both = outs[0].access_ptr("r"), outs[0].access_ptr("w")
+        return te.call_extern("f", *read, *both, te.address_of(ins[3][ins[1][1]]))
+
+    rows, at = te.placeholder((8, 16), name="rows"), te.placeholder((2,), "int32", "at")
+    inputs = [rows, at, te.placeholder((4,), name="x"), te.placeholder((4,), name="taken")]
+    out = te.extern((8,), inputs, call, "out", "float32")
+    func = lower(te.create_schedule(out.op), [*inputs, out], cpu_target(1))
+    written = [p.name for p in build_artifact(func, cpu_target(1)).params if p.is_output]
+    assert written == ["taken", "out"]
+
+    twice = te.compute((8, 16), lambda i, j: rows[i, j] * 2.0, "twice")
+    s = te.create_schedule(twice.op)
+    s[twice].prefetch(rows, twice.op.axis[0], 1)
+    values = np.ones((8, 16), np.float32)
+    kernel = load(build(s, [rows, twice], cpu_target(1)))
+    np.testing.assert_array_equal(kernel(values), values * 2)
 
 
 def refused(kernel: CpuKernel, *args: object) -> str:

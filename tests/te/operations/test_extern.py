@@ -108,28 +108,3 @@ def test_access_pointers_say_what_is_only_read(dtype: str, start: int) -> None:
     out = np.zeros_like(a)
     interp.run(lower(*args), [a, out])
     np.testing.assert_array_equal(out[rows], a[rows])
-
-
-def test_elements_that_are_arguments_are_inputs() -> None:
-    """Also those in the offset of a pointer that is written through; an address may be written."""
-    A, I = te.placeholder((12,), name="A"), te.placeholder((3,), "uint8", name="I")
-
-    def call(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Expr:
-        start = ins[1][1].astype("int32")
-        target = outs[0].access_ptr("w", offset=start)
-        return te.call_extern("copy_bytes", ins[0].access_ptr("r", offset=start), target, 8)
-
-    B = te.extern((12,), [A, I], call, name="B", dtype="float32")
-    kernel = load(build(te.create_schedule(B.op), [A, I, B], cpu_target()))
-    assert [spec.is_output for spec in kernel.artifact.params] == [False, False, True]
-    a = np.arange(12, dtype=np.float32)
-    b = kernel(a, np.array([1, 4, 9], np.uint8))
-    np.testing.assert_array_equal(b[4:6], a[4:6])
-
-    def by_address(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Expr:
-        addresses = [te.address_of(buffer[0]) for buffer in (ins[0], outs[0])]
-        return te.call_extern("copy_bytes", *addresses, 48)
-
-    C = te.extern((12,), [A], by_address, name="C")
-    kernel = load(build(te.create_schedule(C.op), [A, C], cpu_target()))
-    assert [spec.is_output for spec in kernel.artifact.params] == [True, True]
