@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autosched.tir.buffer import Buffer
@@ -39,6 +39,33 @@ def product(values: Sequence[Value]) -> Value:
 def compact_strides(shape: Sequence[Value]) -> tuple[Value, ...]:
     """Row-major strides of `shape`."""
     return tuple(product(shape[d + 1 :]) for d in range(len(shape)))
+
+
+def aligned_strides(
+    shape: Sequence[Value], align: Mapping[int, tuple[int, int]]
+) -> tuple[Value, ...]:
+    """Row-major strides of `shape`, padded as StorageFlatten pads them.
+
+    `align` maps a dimension to (factor, offset): its stride becomes a multiple of `factor` plus
+    `offset`.
+    """
+    strides: list[Value] = []
+    stride = ONE
+    for dim in reversed(range(len(shape))):
+        if dim in align:
+            stride = _padded(stride, *align[dim])
+        strides.append(stride)
+        stride = product((shape[dim], stride))
+    return tuple(reversed(strides))
+
+
+def _padded(stride: Value, factor: int, offset: int) -> Value:
+    """The least number that is a multiple of `factor` plus `offset`, and at least `stride`."""
+    low, high = (n + (offset - n) % factor for n in (stride.low, stride.high))
+    if low == high:
+        return Value(str(low), low=low, high=high)
+    text = f"{stride.at(SUM)} + ({offset} - {stride.at(ATOM)}) % {factor}"
+    return Value(text, SUM, stride.varying, low, high)
 
 
 def view_place(compiler: ExprCompiler, buffer: Buffer, memory: Memory) -> Place:

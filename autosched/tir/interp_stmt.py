@@ -19,6 +19,7 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterKind, IterVar, Var
 from autosched.tir.interp_access import (
     ZERO,
+    aligned_strides,
     compact_strides,
     flat_index,
     product,
@@ -70,6 +71,7 @@ class StmtCompiler(ExprCompiler):
         self.kernel_start, self.kernel_indent = 0, ""
         self.tags: dict[Var, str] = {}
         self.scopes: list[str] = []
+        self.align: dict[Buffer, dict[int, tuple[int, int]]] = {}
         self.reducer: Any = None
         self._view_types = _view_types(body)
         self.written = stored_in(body)
@@ -205,8 +207,11 @@ class StmtCompiler(ExprCompiler):
             for e in extents
         )
         uniform = tuple(self.assign(e) for e in uniform)
-        memory = self.allocate(buffer.data, buffer.name, buffer.dtype, uniform)
-        strides = compact_strides(uniform)
+        strides, sizes = compact_strides(uniform), uniform
+        if buffer in self.align:
+            strides = aligned_strides(uniform, self.align.pop(buffer))
+            sizes = (product((uniform[0], strides[0])),)
+        memory = self.allocate(buffer.data, buffer.name, buffer.dtype, sizes)
         self.places[buffer] = Place(
             buffer.name, memory, buffer.dtype, lows, extents, strides, complete=True
         )
@@ -383,6 +388,11 @@ class StmtCompiler(ExprCompiler):
             before, self.reducer = self.reducer, stmt.node
             self.stmt(stmt.body)
             self.reducer = before
+        elif stmt.key == "buffer_dim_align" and isinstance(stmt.node, Buffer):
+            assert isinstance(stmt.value, Call)
+            dim, factor, offset = (int(a.value) for a in stmt.value.args if isinstance(a, IntImm))
+            self.align.setdefault(stmt.node, {})[dim] = (factor, offset)
+            self.stmt(stmt.body)
         else:
             self.stmt(stmt.body)
 

@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir import interp
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Call, IntImm, Range, Var
@@ -103,6 +105,36 @@ def test_alignment_pads_the_stride(make_func: MakeFunc, same_result: SameResult)
     assert value_of(allocate.extents[0]) == 4 * 9  # 6 columns padded to 8n + 1
     assert not any(isinstance(s, AttrStmt) for s in stmts(after.body))
     same_result(before, after)
+
+
+@pytest.mark.parametrize(
+    ("aligned", "strides"), [({1: (8, 1)}, (45, 9)), ({2: (4, 2), 1: (4, 3)}, (55, 11))]
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_addresses_count_what_aligns_rows(
+    make_func: MakeFunc, aligned: dict[int, tuple[int, int]], strides: tuple[int, int], known: bool
+) -> None:
+    # What reads by address, as tensor intrinsics do, reads the same before and after.
+    A, B = decl_buffer((2, 5, 4), "float32", "A"), decl_buffer((2, 5, 4), "float32", "B")
+    T, n = decl_buffer((2, 5, 4), "float32", "T"), Var("n")
+    flat = Buffer(T.data, T.dtype, (IntImm(2 * strides[0]),), name="flat")
+    i, j, k, i2, j2, k2 = (Var(name) for name in ("i", "j", "k", "i2", "j2", "k2"))
+    fill = loop(i, 2, loop(j, 5, loop(k, 4, BufferStore(T, A[i, j, k], (i, j, k)))))
+    step = 2 if 2 in aligned else 1
+    read = flat[i2 * strides[0] + j2 * strides[1] + k2 * step]
+    drain = loop(i2, 2, loop(j2, 5, loop(k2, 4, BufferStore(B, read, (i2, j2, k2)))))
+    last = IntImm(4) if known else n
+    bounds = (Range(IntImm(0), IntImm(2)), Range(IntImm(0), IntImm(5)), Range(IntImm(0), last))
+    body: Stmt = BufferRealize(T, bounds, TRUE, seq(fill, drain))
+    for dim, (factor, offset) in aligned.items():
+        numbers = tuple(IntImm(number) for number in (dim, factor, offset))
+        body = AttrStmt(T, "buffer_dim_align", Call(handle, "tuple", numbers), body)
+    before = make_func(body, A, B, te=True, scalars=[n])
+    value = np.arange(40, dtype=np.float32).reshape(2, 5, 4)
+    for func in (before, StorageFlatten()(before)):
+        found = np.zeros_like(value)
+        interp.run(func, [value, found, 4])
+        assert np.array_equal(found, value)
 
 
 @pytest.mark.parametrize(
