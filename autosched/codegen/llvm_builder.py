@@ -10,8 +10,9 @@ kept apart from its lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 
-from autosched.codegen.llvm_module import Block, ModuleBuilder, Region
+from autosched.codegen.llvm_module import Block, ModuleBuilder, Region, Terms
 from autosched.codegen.llvm_types import constant, llvm_type
 from autosched.errors import CompileError
 from autosched.tir.expr import (
@@ -148,6 +149,7 @@ class FunctionBuilder:
         if var in self.depth:
             self._unbind(var)
         self.depth[var] = len(self.regions) - 1
+        self.inner.values[var] = self.inner.exact[var] = self.inner.pointers[_mark(var)] = ""
         if wide is None:
             self.values[var] = value
             self.wide.pop(var, None)
@@ -161,15 +163,22 @@ class FunctionBuilder:
         self.values[var] = value
 
     def _unbind(self, var: Var) -> None:
-        # The variable was bound before (its statement was copied): registers of expressions that
-        # use it are out of date.
-        for region in self.regions:
+        """Drop the registers of what uses `var`, which was bound before: its statement was copied.
+
+        They are in the region where it was bound, behind the mark that `bind` left there, and in
+        those inside.
+        """
+        mark = _mark(var)
+        for region in self.regions[self.depth[var] :]:
             for values in (region.values, region.exact):
-                for e in [e for e in values if var in free_vars(e)]:
+                since = takewhile(lambda e: e is not var, reversed(values))
+                for e in [e for e in since if var in free_vars(e)]:
                     del values[e]
-            stale = [k for k in region.pointers if any(var in free_vars(t) for t, _ in k[2])]
-            for key in stale:
+                values.pop(var, None)
+            addresses = takewhile(mark.__ne__, reversed(region.pointers))
+            for key in [k for k in addresses if any(var in free_vars(t) for t, _ in k[2])]:
                 del region.pointers[key]
+            region.pointers.pop(mark, None)
             for known in (*region.loads.values(), region.read, region.exact_read):
                 for e in [e for e in known if var in free_vars(e)]:
                     del known[e]
@@ -349,6 +358,11 @@ class FunctionBuilder:
             lines.append(f"  {block.terminator}")
         lines += ["exit:", *epilogue, *self.last, *ending, "}"]
         return "\n".join(lines)
+
+
+def _mark(var: Var) -> tuple[Var, str, Terms]:
+    """The key that stands among addresses where `var` was bound; it is of none."""
+    return var, "", ()
 
 
 StmtFn = Callable[[FunctionBuilder, Stmt], None]
