@@ -10,7 +10,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.constants import is_one, is_zero
 from autosched.tir.copy_stmt import copy_stmt
 from autosched.tir.dtype import bool_
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import stored_in
 from autosched.tir.op import add, floordiv, floormod, gt, lt, max_, mul, sub
@@ -28,6 +28,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.tiles import STORE, ZERO
 from autosched.tir.walk import free_vars, map_children, stmts, substitute, unique_exprs
 from autosched.transform.framework.context import CONFIG_KEYS, PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -225,16 +226,22 @@ class _DoubleBuffer:
         """Raise ScheduleError if `fill` reads values that its own iteration computes."""
         made = _made(entry.loop.body) - _made(fill)
         made |= set() if made.isdisjoint(self._shared) else self._shared
-        for e in unique_exprs(fill):
-            if isinstance(e, BufferLoad) and e.buffer.data in made:
-                if self._filled_in.get(e.buffer.data) is entry:
-                    continue
-                raise ScheduleError(
-                    f"InjectDoubleBuffer: what is double-buffered in loop "
-                    f"{entry.loop.loop_var.name} is filled one iteration ahead, but from "
-                    f"{e.buffer.name}, which the loop computes itself; double-buffer that too, or "
-                    "compute it outside"
-                )
+        exprs = list(unique_exprs(fill))
+        used = [e.buffer.data if isinstance(e, BufferLoad) else e for e in exprs]
+        read = [
+            v.name
+            for v in used
+            if isinstance(v, Var) and v in made and self._filled_in.get(v) is not entry
+        ]
+        names = {e.value for e in exprs if isinstance(e, StringImm)}
+        if (STORE in names) != (ZERO in names):  # sums are in tiles before or after
+            read.append("AMX tiles")
+        if read:
+            raise ScheduleError(
+                f"InjectDoubleBuffer: what is double-buffered in loop {entry.loop.loop_var.name} "
+                f"is filled one iteration ahead, but from {read[0]}, which the loop computes "
+                "itself; double-buffer that too, or compute it outside"
+            )
 
     def _entry(self, s: AttrStmt) -> _Loop:
         """The loop in which the buffer that `s` marks is filled.

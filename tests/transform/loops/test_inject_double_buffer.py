@@ -3,9 +3,11 @@ import pytest
 
 from autosched import te
 from autosched.errors import ConfigError, ScheduleError
+from autosched.te.intrin.tile_dot import tile_address, tile_call
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import int64
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.stmt import (
     TRUE,
@@ -17,6 +19,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
+from autosched.tir.tiles import STORE, ZERO
 from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.expressions.simplify import Simplify
@@ -37,7 +40,7 @@ def allocate(buffer: Buffer, *body: Stmt) -> Allocate:
     return Allocate(buffer.data, buffer.dtype, buffer.shape, TRUE, seq(*body))
 
 
-def fill(buffer: Buffer, body: For) -> AttrStmt:
+def fill(buffer: Buffer, body: Stmt) -> AttrStmt:
     return AttrStmt(buffer, "double_buffer_scope", IntImm(1), body)
 
 
@@ -108,6 +111,19 @@ def test_fills_from_what_the_iteration_computes(
         B,
     )
     same_result(before, InjectDoubleBuffer()(before))
+
+
+@pytest.mark.parametrize("ahead", [ZERO, STORE])
+def test_tiles_between_a_fill_and_the_rest_of_an_iteration(ahead: str, make_func: MakeFunc) -> None:
+    """The next iteration's sums took the place of this one's before they were stored."""
+    clear = tile_call(ZERO, 0)
+    put = tile_call(STORE, 0, tile_address(L, IntImm(0), IntImm(4), 2), IntImm(64, int64))
+    first, second = (fill(L, clear), put) if ahead == ZERO else (clear, fill(L, put))
+    func = make_func(loop(i, 5, allocate(L, first, second, use(L[k]))), A, B)
+    with pytest.raises(ScheduleError, match="but from AMX tiles, which the loop computes itself"):
+        InjectDoubleBuffer()(func)
+    whole = make_func(loop(i, 5, allocate(L, fill(L, seq(clear, put)), use(L[k]))), A, B)
+    assert InjectDoubleBuffer()(whole) is not whole
 
 
 @pytest.mark.parametrize("split", [0, 1, 2])
