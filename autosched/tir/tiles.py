@@ -37,6 +37,8 @@ DOTS: dict[str, tuple[str, str]] = {
 CONFIGURE, RELEASE = "llvm.x86.ldtilecfg", "llvm.x86.tilerelease"
 ZERO, LOAD, STORE = "llvm.x86.tilezero", "llvm.x86.tileloadd64", "llvm.x86.tilestored64"
 TILE_CALLS = frozenset((CONFIGURE, RELEASE, ZERO, LOAD, STORE, *DOTS))
+SCOPE = "amx.tile"
+"""The scope of sums that stay in tiles: no memory holds them."""
 
 
 class Tiles:

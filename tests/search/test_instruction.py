@@ -366,6 +366,17 @@ def test_tiles_are_stored_where_they_are_computed() -> None:
             assert not may_move(state, number)
 
 
+def test_sums_that_stay_in_tiles_are_one_block() -> None:
+    """At the root, the tiles held the sums of the last block alone, and all blocks got them."""
+    space = space_of(product(TYPES["amx.tdpbssd"], 64, 64, 128), "amx.tdpbssd")
+    for sketch in using(space):
+        steps = space.sample(np.random.default_rng(0), 1, sketch=sketch)[0]
+        s, tensors = space.context.dag.apply_steps(steps)
+        next(stage for stage in s.stages if stage.op.name == "C.tile").compute_root()
+        with pytest.raises(ScheduleError, match=r"mo has extent \d, the block of sums that fits"):
+            schedule_to_prim_func(s, tensors)
+
+
 def test_printed_python_schedules_the_same() -> None:
     space, steps = _steps()
     dag = space.context.dag

@@ -22,6 +22,7 @@ from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.tile_dot import (
     BLOCKS,
     declare_store,
+    in_tiles,
     row_strides,
     rows_at,
     tile_address,
@@ -153,7 +154,8 @@ def _declare(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntr
         clear = seq(tile_call(CONFIGURE), *(tile_call(ZERO, number) for _, _, number in sums))
         return seq(clear, loop), clear, loop
 
-    return decl_tensor_intrin(c.op, statements, f"{it.name}.{rows}x{columns}", binds={a: matrix})
+    binds = {a: matrix, c: in_tiles(c)}
+    return decl_tensor_intrin(c.op, statements, f"{it.name}.{rows}x{columns}", binds=binds)
 
 
 def _declare_pack(it: Instruction) -> TensorIntrin:

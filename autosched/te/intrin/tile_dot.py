@@ -34,7 +34,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.op import add, cast, const, mul
 from autosched.tir.stmt import Evaluate, Stmt, seq
-from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, ROW_BYTES, ROWS, STORE, TILES, ZERO
+from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, ROW_BYTES, ROWS, SCOPE, STORE, TILES, ZERO
 
 BLOCKS = ((2, 2), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))
 """The blocks of accumulator tiles, (rows, columns), that fit AMX's eight tiles.
@@ -113,7 +113,13 @@ def _declare(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntr
         clear = seq(tile_call(CONFIGURE), *(tile_call(ZERO, number) for _, _, number in sums))
         return seq(clear, loop), clear, loop
 
-    return decl_tensor_intrin(c.op, statements, f"{it.name}.{rows}x{columns}", binds={a: left})
+    binds = {a: left, c: in_tiles(c)}
+    return decl_tensor_intrin(c.op, statements, f"{it.name}.{rows}x{columns}", binds=binds)
+
+
+def in_tiles(c: Tensor) -> Buffer:
+    """The buffer of sums that stay in tiles."""
+    return decl_buffer(c.shape, c.dtype, c.name, SCOPE, elem_offset=var("c_at"), data_alignment=1)
 
 
 def rows_at(tile: Expr, row: Expr, over: bool) -> tuple[Expr, ...]:
@@ -167,7 +173,7 @@ def declare_store(it: Instruction, rows: int, columns: int, over: bool) -> Tenso
         return seq(*stores, tile_call(RELEASE))
 
     name = f"{it.name}.store.{rows}x{columns}"
-    return decl_tensor_intrin(d.op, statement, name, binds={d: target})
+    return decl_tensor_intrin(d.op, statement, name, binds={c: in_tiles(c), d: target})
 
 
 def tile_call(name: str, *args: Expr | int) -> Stmt:

@@ -10,7 +10,7 @@ from autosched.te.intrin.tile_dot import declare_tile_dot
 from autosched.te.intrin.vector_dot import declare_vector_dot, dot_operands
 from autosched.te.intrin.widened_dot import declare_multiply_add, declare_pair_dot
 from autosched.tir.dtype import DType
-from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, STORE, TILES, ZERO
+from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, SCOPE, STORE, TILES, ZERO
 
 _REGISTERS = {128: "xmm", 256: "ymm", 512: "zmm"}
 
@@ -61,7 +61,7 @@ def _tiles(
         ("amx-tile", feature),
         Operand(DType(a), (("m", 16), ("k", 16 * k))),
         Operand(DType(b), (("k", 16), ("n", 16), ("k", k))),
-        Operand(DType(c), (("m", 16), ("n", 16)), "amx.tile"),
+        Operand(DType(c), (("m", 16), ("n", 16)), SCOPE),
         (f"llvm.x86.{call}", LOAD, STORE, ZERO, CONFIGURE, RELEASE),
         TILES,
         declare_tile_dot if parts == 1 else declare_split_tile_dot,

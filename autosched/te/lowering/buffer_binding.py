@@ -19,6 +19,7 @@ from autosched.tir.dtype import handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Range, Var
 from autosched.tir.op import add, cast, const, eq, floormod, mul, sub
 from autosched.tir.stmt import AttrStmt, BufferStore, Stmt
+from autosched.tir.tiles import SCOPE
 from autosched.tir.walk import free_vars, map_children, map_expr_children, unique_exprs
 
 
@@ -208,14 +209,17 @@ def _check_offset_used(binding: Binding, used: Container[Expr], where: str) -> N
 
 
 def _check_storage(binding: Binding, where: str) -> None:
-    """ScheduleError unless the tensor has the declared rank, scope and alignment, or better."""
+    """ScheduleError unless the tensor has the declared rank, scope and alignment, or better.
+
+    What stays in AMX tiles (`tir.tiles.SCOPE`) has no memory that could be in a scope.
+    """
     declared, storage = binding.declared, binding.storage
     if binding.skipped < 0:
         raise ScheduleError(
             f"{where}: buffer {declared.name} has more dimensions than the tensor "
             f"{storage.buffer.name}"
         )
-    if declared.scope not in ("", "global", storage.buffer.scope):
+    if declared.scope not in ("", "global", SCOPE, storage.buffer.scope):
         raise ScheduleError(
             f"{where}: buffer {declared.name} is declared in scope {declared.scope}, but "
             f"{storage.buffer.name} is in {storage.buffer.scope or 'none that is given'}; set the "

@@ -24,6 +24,7 @@ from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.expr import IterKind, IterVar, Range
 from autosched.tir.stmt import Stmt
 from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.tiles import SCOPE
 from autosched.tir.walk import uses
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def make_tensorized(stage: Stage, op: ComputeOp, building: Building, position: i
                 f"{where}: the condition {check!r} would be needed inside the intrinsic"
             )
     match = Match(op, intrin, _inner_domains(stage, building, values, position), where)
+    if any(buffer.scope == SCOPE for buffer in intrin.buffers[len(intrin.inputs) :]):
+        _check_one_block(op, building, match, where)
 
     def bind(_: Values, body: Stmt) -> Stmt:
         return bind_all(match.bindings(), substitute_stmt(body, match.scalars))
@@ -83,6 +86,17 @@ def make_tensorized(stage: Stage, op: ComputeOp, building: Building, position: i
         bind_outputs,
         where,
     )
+
+
+def _check_one_block(op: ComputeOp, building: Building, match: Match, where: str) -> None:
+    """ScheduleError where several blocks of sums would have to stay in the tiles."""
+    for iv in op.axis:
+        all_of, one = building.domains[iv].extent, match.region[iv].extent
+        if not match.analyzer.can_prove_equal(all_of, one):
+            raise ScheduleError(
+                f"{where}: axis {iv.var.name} has extent {all_of!r}, the block of sums that fits "
+                f"the tiles {one!r}; compute {op.name} at the loop in which its block is stored"
+            )
 
 
 def _inner_domains(
