@@ -93,8 +93,8 @@ def child(started: float, arguments: Sequence[str]) -> None:
     import autosched.cli
     from autosched.cli import tune
     from autosched.measure.build import Builder
+    from autosched.measure.cpu_runner import CpuRunner
     from autosched.measure.measurer import Measurer
-    from autosched.measure.runner import Runner
     from autosched.search.learner import Learner
     from autosched.search.tuner import Tuner
     from autosched.session.session import Session
@@ -102,7 +102,7 @@ def child(started: float, arguments: Sequence[str]) -> None:
     spent = Spent()
     spent.seconds["start"] = time.monotonic() - started
 
-    def request(_: Runner, asked: tuple[Any, ...], *__: Any) -> str:
+    def request(_: CpuRunner, asked: tuple[Any, ...], *__: Any) -> str:
         return asked[0] if asked[0] in MEASURING else "measure"
 
     spent.wrap(tune, "session_of", "session", closed=True)
@@ -115,7 +115,7 @@ def child(started: float, arguments: Sequence[str]) -> None:
     spent.wrap(Learner, "refresh", "learn", closed=True)
     spent.wrap(Measurer, "measure", "measure")
     spent.wrap(Builder, "build", "build", closed=True)
-    spent.wrap(Runner, "_call", request, closed=True)
+    spent.wrap(CpuRunner, "_call", request, closed=True)
     spent.wrap(Session, "__exit__", "end", closed=True)
     spent.wrap(Session, "finals", "race", closed=True)
     spent.wrap(tune, "compare", "compare", closed=True)

@@ -23,7 +23,6 @@ from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.nvml import Nvml
 from autosched.measure.result import Failure, RunResult
 from autosched.measure.run_options import RunOptions, race_options
-from autosched.measure.runner import Runner
 from autosched.task import Task
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ class _Member:
     done: int = 0  # finished work of the batch under way, counted in candidates
 
 
-class GpuPool(Runner):
+class GpuPool:
     """Measure on the GPUs that `devices` name (numbers or UUIDs), or on all.
 
     `make` creates the runner of a GPU from its value of CUDA_VISIBLE_DEVICES; all runners share
@@ -60,7 +59,8 @@ class GpuPool(Runner):
         nvml: Nvml,
         warning: Callable[[str], None],
     ) -> None:
-        Runner.__init__(self, options)
+        self.options = options
+        self.on_result: Callable[[int, RunResult], None] | None = None
         self._devices = devices
         self._make = make
         self._nvml = nvml
@@ -108,6 +108,14 @@ class GpuPool(Runner):
             return None, None
         runner, place = self._places[index]
         return runner.known_of(place)
+
+    def disturbed(self, index: int) -> int:
+        """See `GpuRunner.disturbed`."""
+        return 0
+
+    def host_of(self, index: int) -> str:
+        """Empty: candidates are measured here."""
+        return ""
 
     def peak(self, task: Task) -> float | None:
         """None: no peak of a GPU is measured."""

@@ -1,4 +1,4 @@
-"""Measure a batch on a GPU: the round-robin of `runner.py`, with a process that may be lost.
+"""Measure a batch on a GPU: the round-robin of `process_runner.py`, and a process may be lost.
 
 The parent makes no call to CUDA. It keeps every deadline, ends a process that misses one, and goes
 on with a new process, which gets the candidates that had not failed. A candidate that cost a
@@ -26,8 +26,8 @@ from autosched.measure.gpu_environment import gpu_environment, gpu_id, shared_by
 from autosched.measure.gpu_worker import GpuWorker
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.nvml import Nvml
+from autosched.measure.process_runner import Batch, ProcessRunner
 from autosched.measure.result import Failure, RunResult
-from autosched.measure.runner import Batch, Runner
 from autosched.process.worker import NoProcessError, Worker
 from autosched.runtime.device_errors import IMAGE_CODES
 from autosched.target import Target, arch_of
@@ -47,7 +47,7 @@ _ENVIRONMENT = {
 
 
 @dataclass(slots=True)
-class GpuRunner(Runner):
+class GpuRunner(ProcessRunner):
     """Owns the one process of a GPU.
 
     - `device`: its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
@@ -148,6 +148,14 @@ class GpuRunner(Runner):
         gpu = {} if self.facts is None else {"gpu": gpu_id(self.facts["uuid"])}
         return self._seen.get(index), {"kernels": uses, **gpu, **clocks, **marked}
 
+    def disturbed(self, index: int) -> int:
+        """0: another process on the GPU is refused, or accepted by `share`."""
+        return 0
+
+    def host_of(self, index: int) -> str:
+        """Empty: candidates are measured here."""
+        return ""
+
     def peak(self, task: Task) -> float | None:
         """None: no peak of a GPU is measured."""
         return None
@@ -189,7 +197,7 @@ class GpuRunner(Runner):
         best: float = float("inf"),
         on_done: Callable[[int], None] | None = None,
     ) -> list[RunResult]:
-        """See `Runner.run`. RunLostError, with the results so far, when the GPU is lost."""
+        """See `ProcessRunner.run`. RunLostError, with the results so far, when the GPU is lost."""
         self._seen.clear()
         self._uses.clear()
         self._clocks.clear()
@@ -198,17 +206,17 @@ class GpuRunner(Runner):
         self._stopped = False
         if self.checks:
             self.reference(task)
-        return Runner.run(self, task, artifacts, best, on_done)
+        return ProcessRunner.run(self, task, artifacts, best, on_done)
 
     def launch(self, task: Task) -> None:
         """The same as `start`, so that a missing or busy GPU is reported before the search."""
         self.start(task)
 
     def start(self, task: Task) -> None:
-        """See `Runner.start`. Raises RunLostError when the GPU was lost before."""
+        """See `ProcessRunner.start`. Raises RunLostError when the GPU was lost before."""
         if self.lost:
             raise RunLostError(self.lost)
-        Runner.start(self, task)
+        ProcessRunner.start(self, task)
 
     @property
     def expected(self) -> list[npt.NDArray[Any]]:
@@ -249,13 +257,13 @@ class GpuRunner(Runner):
                 self._seen[index] = Seen.from_json(seen)
 
     def _visit(self, batch: Batch, index: int, request: tuple[Any, ...]) -> list[float] | None:
-        """See `Runner._visit`. Repeats a visit during which clocks were held down, after a pause.
+        """See `ProcessRunner._visit`. After a pause, repeats a visit whose clocks were held down.
 
         At most twice in a batch: later ones are kept and marked in the record.
         """
         while True:
             begun = self._sampler.begin() if self._sampler else 0.0
-            times = Runner._visit(self, batch, index, request)
+            times = ProcessRunner._visit(self, batch, index, request)
             if self._sampler is None or times is None:
                 return times
             clocks = self._sampler.end(begun)
@@ -359,7 +367,7 @@ class GpuRunner(Runner):
     def _replaced(self, error: MeasureError) -> bool:
         if isinstance(error, DeviceError):
             return error.worker_ends or error.kind == "memory"
-        return Runner._replaced(self, error)
+        return ProcessRunner._replaced(self, error)
 
     def _lose(self, why: str, error: MeasureError) -> NoReturn:
         """Give the GPU up and raise RunLostError.

@@ -14,6 +14,7 @@ from autosched.measure.cluster.builder import ClusterBuilder
 from autosched.measure.cluster.connect import connect
 from autosched.measure.cluster.members import Cluster
 from autosched.measure.cluster.runner import ClusterRunner
+from autosched.measure.cpu_runner import CpuRunner, output_type
 from autosched.measure.gpu_pool import GpuPool, gpu_runner
 from autosched.measure.gpu_runner import GpuRunner, require_gpu
 from autosched.measure.interrupt import (
@@ -24,7 +25,7 @@ from autosched.measure.interrupt import (
 )
 from autosched.measure.result import Failure, MeasureResult, RunResult
 from autosched.measure.run_options import RunOptions
-from autosched.measure.runner import Runner, output_type
+from autosched.measure.runner import Runner
 from autosched.measure.workers import default_workers
 from autosched.state.steps import Step
 from autosched.target import KINDS, Target
@@ -47,7 +48,7 @@ class Measurer:
     """
 
     builder: Builder = field(default_factory=Builder)
-    runner: Runner = field(default_factory=Runner)
+    runner: Runner = field(default_factory=CpuRunner)
     check: str = "best"
     on_known: Callable[[int, MeasureResult], None] | None = None
     _peaks: dict[tuple[int, str], float | None] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class Measurer:
         if hosts:
             cluster = Cluster(connect(hosts), workers, build_timeout, warning)
             return cls(ClusterBuilder(cluster), ClusterRunner(options, cluster), check)
-        runner = Runner(options)
+        runner: Runner = CpuRunner(options)
         if target == "cuda":
             runner = gpu_runner(
                 options, checks=check != "none", devices=devices, share=share, warning=warning
@@ -182,6 +183,13 @@ class Measurer:
         if known is not None and reached > known:
             self._peaks[key] = max(known, self.runner.peak(task) or 0.0)
         return self._peaks[key]
+
+    def compare_with_numpy(
+        self, task: Task, artifact: bytes, plain: bytes | None = None
+    ) -> tuple[Sequence[float], Sequence[float]]:
+        """See `CpuRunner.compare_with_numpy`; for tasks of CPUs only."""
+        assert isinstance(self.runner, CpuRunner | ClusterRunner)
+        return self.runner.compare_with_numpy(task, artifact, plain)
 
     def measure(
         self,

@@ -13,8 +13,8 @@ from typing import Any
 
 from autosched.cpu_cores import hardware_threads
 from autosched.measure.bandwidth import Bandwidth, bandwidths
+from autosched.measure.cpu_runner import output_type
 from autosched.measure.peak import peak_flops
-from autosched.measure.runner import output_type
 from autosched.report.chart import Chart, log_axis, number, thinned, time_text
 from autosched.report.runs import Run
 from autosched.target import cpu_target

@@ -90,5 +90,5 @@ def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer:
         raise MeasureError(f"{PLAIN_LOOPS}, could not be built", stage="compile")
     plain = rest[0] if rest else None
     flush = measurer.runner.options.flush_bytes
-    times = measurer.runner.compare_with_numpy(task, artifact, plain)
+    times = measurer.compare_with_numpy(task, artifact, plain)
     return Peer.of(version.name if version else PLAIN_LOOPS, *times, flush)

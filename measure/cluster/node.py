@@ -24,10 +24,10 @@ from autosched.errors import AutoschedError, ConfigError, MeasureError
 from autosched.measure.build import Builder
 from autosched.measure.check import Seen
 from autosched.measure.cluster.facts import facts_here
+from autosched.measure.cpu_runner import FACTORY, CpuRunner
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.result import Failure, RunResult
 from autosched.measure.run_options import RunOptions
-from autosched.measure.runner import FACTORY, Runner
 from autosched.process.worker import Worker
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
@@ -38,7 +38,7 @@ Answer = tuple[str, Any]
 _TASKS = 64  # most tasks that are kept
 
 
-class NodeRunner(Runner):
+class NodeRunner(CpuRunner):
     """The runner of a node. Ray gives NumPy one thread in its processes; here it has all."""
 
     def _new_worker(self) -> Worker:

@@ -24,7 +24,6 @@ from autosched.measure.cluster.node import failure_of, results_of, seen_of
 from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.result import Failure, RunResult
 from autosched.measure.run_options import RunOptions
-from autosched.measure.runner import Runner
 from autosched.task import Task
 
 _NEWS_SECONDS = 0.25  # between two requests for news
@@ -50,17 +49,32 @@ class _Part:
     done: int = 0
 
 
-class ClusterRunner(Runner):
+class ClusterRunner:
     """Measures on the nodes of `cluster`."""
 
     def __init__(self, options: RunOptions, cluster: Cluster) -> None:
-        Runner.__init__(self, options)
+        self.options = options
+        self.on_result: Callable[[int, RunResult], None] | None = None
         self.cluster = cluster
         self._hosts: dict[int, str] = {}
+        self._disturbed: dict[int, int] = {}
 
     def host_of(self, index: int) -> str:
         """The name of the node on which a candidate of the last `run` was measured."""
         return self._hosts.get(index, "")
+
+    @property
+    def checks_in_run(self) -> bool:
+        """Whether `run` compares every candidate with the reference: no node does."""
+        return False
+
+    def known_of(self, index: int) -> tuple[Seen | None, dict[str, Any] | None]:
+        """See `Runner.known_of`: nothing, as no candidate is compared in a `run`."""
+        return None, None
+
+    def disturbed(self, index: int) -> int:
+        """The number of disturbed visits of a candidate of the last `run`."""
+        return self._disturbed.get(index, 0)
 
     def close(self) -> None:
         """End the processes on all nodes."""
@@ -127,7 +141,7 @@ class ClusterRunner(Runner):
     def compare_with_numpy(
         self, task: Task, artifact: bytes, plain: bytes | None = None
     ) -> tuple[Sequence[float], Sequence[float]]:
-        """See `Runner.compare_with_numpy`; on the first node."""
+        """See `CpuRunner.compare_with_numpy`; on the first node."""
         theirs, ours = self._at_home(task, "numpy", artifact, plain)
         return theirs, ours
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from autosched.cli import ahead
-from autosched.measure import build, runner
+from autosched.measure import build, cpu_runner
 from autosched.process import ahead as process_ahead
 from autosched.process.ahead import start_ahead, worker_of
 
 BUILDER = (build.FACTORY, build.MEMORY_LIMIT)
-WANTED = [BUILDER, (runner.FACTORY, 0), BUILDER, BUILDER]
+WANTED = [BUILDER, (cpu_runner.FACTORY, 0), BUILDER, BUILDER]
 
 
 class NoProcess:

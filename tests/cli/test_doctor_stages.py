@@ -21,7 +21,7 @@ from autosched.cli import (
 )
 from autosched.cli.diagnosis import Finding, Level
 from autosched.errors import ScheduleError
-from autosched.measure import gpu_runner, runner
+from autosched.measure import cpu_runner, gpu_runner
 from autosched.measure.measurer import Measurer
 from autosched.search import space
 from autosched.target import cpu_target, cuda_target
@@ -36,7 +36,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Processes that break as BREAK says, in a folder of the test's own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(doctor_software, "FACTORY", "kit.doctor_faults:make_process")
-    monkeypatch.setattr(runner, "FACTORY", "kit.doctor_faults:make_runner")
+    monkeypatch.setattr(cpu_runner, "FACTORY", "kit.doctor_faults:make_runner")
     monkeypatch.delenv(BREAK, raising=False)
 
 

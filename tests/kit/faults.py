@@ -29,11 +29,11 @@ import numpy as np
 from autosched.cli import app
 from autosched.codegen.llvm_compile import compile_object
 from autosched.errors import MeasureError
-from autosched.measure import build, run, runner
+from autosched.measure import build, cpu_runner, process_runner, run
 from autosched.measure.build import Builder
+from autosched.measure.cpu_runner import CpuRunner
 from autosched.measure.records import Record, read_log
 from autosched.measure.result import Failure
-from autosched.measure.runner import Runner
 from autosched.measure.standing import is_race
 from autosched.process.worker import Handler
 from autosched.runtime.artifact import CpuArtifact
@@ -301,7 +301,7 @@ class Faults:
     def injected(self) -> Iterator[None]:
         """Inside this context, runs of this process meet the faults."""
         begun, built = Builder.begin, Builder.build
-        collected, called = Builder._collect, Runner._call
+        collected, called = Builder._collect, CpuRunner._call
 
         def begin(own: Builder, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
             self._deal([key_of(steps_to_json(steps)) for steps in batch])
@@ -316,7 +316,7 @@ class Faults:
             own.timeout = own._limit = self._limit("build", [self.plan[job] for job in jobs])
             collected(own, min(seconds, own._limit))
 
-        def call(own: Runner, request: tuple[Any, ...], stage: str, timeout: float = 0.0) -> Any:
+        def call(own: CpuRunner, request: tuple[Any, ...], stage: str, timeout: float = 0.0) -> Any:
             name = GOOD
             match request:
                 case ("load", index, artifact):
@@ -328,13 +328,14 @@ class Faults:
 
         with (
             mock.patch.object(build, "FACTORY", "kit.faults:make_builder"),
-            mock.patch.object(runner, "FACTORY", "kit.faults:make_runner"),
-            mock.patch.object(runner, "_START_SECONDS", LONG),
-            mock.patch.object(runner, "_WAKE_SECONDS", LONG),  # none is too slow to visit
+            mock.patch.object(cpu_runner, "FACTORY", "kit.faults:make_runner"),
+            mock.patch.object(cpu_runner, "START_SECONDS", LONG),
+            mock.patch.object(process_runner, "START_SECONDS", LONG),
+            mock.patch.object(process_runner, "_WAKE_SECONDS", LONG),  # none is too slow to visit
             mock.patch.object(Builder, "begin", begin),
             mock.patch.object(Builder, "build", build_),
             mock.patch.object(Builder, "_collect", collect),
-            mock.patch.object(Runner, "_call", call),
+            mock.patch.object(CpuRunner, "_call", call),
             mock.patch.dict(os.environ, {PLAN: str(self.path)}),
         ):
             yield

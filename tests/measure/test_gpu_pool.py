@@ -17,9 +17,9 @@ from autosched.measure.gpu_pool import GpuPool, gpu_runner, require_alike, visib
 from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.nvml import Nvml
+from autosched.measure.process_runner import Batch
 from autosched.measure.result import RunResult
 from autosched.measure.run_options import RunOptions
-from autosched.measure.runner import Batch
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.device import artifact

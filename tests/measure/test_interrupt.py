@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from autosched.measure.build import Builder, BuildResult
+from autosched.measure.cpu_runner import CpuRunner
 from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.measurer import Measurer
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
-from autosched.measure.runner import Runner
 from autosched.state.steps import Step
 from autosched.task import Task
 
@@ -34,7 +34,7 @@ class StubBuilder(Builder):
 
 
 @dataclass
-class StubRunner(Runner):
+class StubRunner(CpuRunner):
     """Answers without a process, and interrupts at the `stop`-th request of a kind."""
 
     stop: tuple[str, int] = ("", 0)

@@ -13,12 +13,12 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.measure.build import Builder, BuildResult
 from autosched.measure.check import Seen
+from autosched.measure.cpu_runner import CpuRunner
 from autosched.measure.interrupt import MeasureLostError
 from autosched.measure.measurer import Measurer
 from autosched.measure.result import Failure, MeasureResult, RunResult, lower_quartile
 from autosched.measure.run import make_handler
 from autosched.measure.run_options import RunOptions
-from autosched.measure.runner import Runner
 from autosched.state.steps import SplitStep, Step, steps_from_json
 from autosched.task import Task
 from kit.measurer import PATIENT, failure_of
@@ -131,14 +131,14 @@ def test_a_file_that_is_edited_ends_the_run_once_a_process_must_load_it(
     with Measurer.create(workers=1, build_timeout=PATIENT, options=FAST) as measurer:
         assert measurer.measure(task, [()])[0].checked
         file.write_text(OPS.replace("* 2", "* 3"))
-        call = Runner._call
+        call = CpuRunner._call
 
-        def dying(runner: Runner, request: tuple[Any, ...], *more: Any) -> Any:
+        def dying(runner: CpuRunner, request: tuple[Any, ...], *more: Any) -> Any:
             if request[0] == at and runner._worker is not None:
                 runner._worker.kill()
             return call(runner, request, *more)
 
-        monkeypatch.setattr(Runner, "_call", dying)
+        monkeypatch.setattr(CpuRunner, "_call", dying)
         unrolled = steps_from_json([["PR", 1, 0, "auto_unroll_max_step$16"]])
         gone = r"a new process cannot run candidates: .*ops\.py:double\(n=64\): its file no longer"
         with pytest.raises(MeasureLostError, match=gone) as e:
@@ -169,6 +169,7 @@ def test_a_builder_that_dies_costs_one_failure(measurer: Measurer, task: Task) -
 
 def test_a_runner_that_dies_is_replaced(measurer: Measurer, task: Task) -> None:
     measurer.runner.start(task)
+    assert isinstance(measurer.runner, CpuRunner)
     worker = measurer.runner._worker
     assert worker is not None and worker._process is not None
     os.kill(worker._process.pid, 9)
@@ -235,7 +236,7 @@ class Built(Builder):
         return [BuildResult(bytes([k]), 0.1) for k in range(len(batch))]
 
 
-class Ran(Runner):
+class Ran(CpuRunner):
     """Stands for the runner: candidate k takes `seconds[k]` and is wrong if it is in `wrong`."""
 
     def __init__(self, seconds: list[float], wrong: set[int]) -> None:

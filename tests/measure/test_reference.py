@@ -9,6 +9,7 @@ import pytest
 
 from autosched.errors import ConfigError
 from autosched.measure.build import Builder
+from autosched.measure.cpu_runner import CpuRunner
 from autosched.measure.measurer import Measurer
 from autosched.measure.run import make_handler
 from autosched.measure.run_options import RunOptions
@@ -173,6 +174,7 @@ def test_os_getppid_is_this_process(measurer: Measurer) -> None:
     """What `interrupts` above relies on."""
     with fresh():
         measurer.runner.start(task_with("good"))
+    assert isinstance(measurer.runner, CpuRunner)
     worker = measurer.runner._worker
     assert worker is not None and worker._process is not None
     status = Path(f"/proc/{worker._process.pid}/stat").read_text()

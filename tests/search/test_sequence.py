@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from autosched.measure.build import Builder
+from autosched.measure.cpu_runner import CpuRunner
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
 from autosched.measure.result import RunResult
-from autosched.measure.runner import Runner
 from autosched.process.worker import Worker
 from autosched.search.evolution import mutated
 from autosched.search.featurize import Helper, task_featurizer
@@ -42,8 +42,8 @@ SEARCH = SearchOptions(
 SIZES: dict[str, Any] = {"M": 8, "N": 12, "K": 16}
 
 
-class StubTimer(Runner):
-    """In place of `Runner`: the time of a kernel is made of its object code."""
+class StubTimer(CpuRunner):
+    """In place of `CpuRunner`: the time of a kernel is made of its object code."""
 
     def start(self, task: Task) -> None:
         pass

@@ -14,12 +14,12 @@ from autosched.control_groups import GroupMemory
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure import memory_needed
 from autosched.measure.build import Builder
+from autosched.measure.cpu_runner import CpuRunner
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.measurer import Measurer
 from autosched.measure.memory_needed import require_memory
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
-from autosched.measure.runner import Runner
 from autosched.process.worker import NoProcessError, Worker
 from autosched.target import cpu_target
 from autosched.task import Task
@@ -45,13 +45,13 @@ def artifact(task: Task) -> bytes:
 
 
 @pytest.fixture
-def runner() -> Iterator[Runner]:
-    found = Runner(FAST)
+def runner() -> Iterator[CpuRunner]:
+    found = CpuRunner(FAST)
     yield found
     found.close()
 
 
-def test_every_candidate_is_visited(runner: Runner, task: Task, artifact: bytes) -> None:
+def test_every_candidate_is_visited(runner: CpuRunner, task: Task, artifact: bytes) -> None:
     # On a disturbed machine one of two alike may look slow: nobody leaves here.
     runner.options = replace(FAST, give_up=1e9, hopeless=1e9, halving=False)
     (one, none, two) = runner.run(task, [artifact, None, artifact])
@@ -61,7 +61,7 @@ def test_every_candidate_is_visited(runner: Runner, task: Task, artifact: bytes)
 
 
 def test_a_hopeless_candidate_keeps_its_first_call(
-    runner: Runner, task: Task, artifact: bytes
+    runner: CpuRunner, task: Task, artifact: bytes
 ) -> None:
     # A best time no kernel can have, and no allowance for waking up: everything is hopeless.
     runner.options = replace(FAST, hopeless=-1e9)
@@ -70,7 +70,7 @@ def test_a_hopeless_candidate_keeps_its_first_call(
     assert len(seconds) == 1
 
 
-def test_the_limit_of_a_call_is_said(runner: Runner, task: Task, artifact: bytes) -> None:
+def test_the_limit_of_a_call_is_said(runner: CpuRunner, task: Task, artifact: bytes) -> None:
     runner.start(task)
     runner.options = RunOptions(timeout=1e-9)
     ((seconds, failure),) = runner.run(task, [artifact])
@@ -84,11 +84,11 @@ def test_the_limit_of_a_call_is_said(runner: Runner, task: Task, artifact: bytes
 
 
 def test_the_comparison_with_numpy_ends_in_time(
-    runner: Runner, task: Task, artifact: bytes, monkeypatch: pytest.MonkeyPatch
+    runner: CpuRunner, task: Task, artifact: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs, ours = runner.compare_with_numpy(task, artifact)
     assert 1 <= len(theirs) == len(ours) <= 15
-    monkeypatch.setattr("autosched.measure.runner._COMPARE_SECONDS", 0.0)
+    monkeypatch.setattr("autosched.measure.cpu_runner._COMPARE_SECONDS", 0.0)
     theirs, ours = runner.compare_with_numpy(task, artifact)
     assert len(theirs) == len(ours) == 1
     assert theirs[0] > 0 and ours[0] > 0
@@ -129,14 +129,14 @@ class Process(Worker):
 def run_with(
     process: Process, task: Task, **options: Any
 ) -> tuple[list[tuple[list[float], Failure | None]], list[int]]:
-    runner = Runner(RunOptions(**options), process, task.to_json())
+    runner = CpuRunner(RunOptions(**options), process, task.to_json())
     results = runner.run(task, [b""] * len(process.first))
     visits = [r[1] for r in process.requests if r[0] == "time"]
     return results, [visits.count(index) for index in range(len(process.first))]
 
 
 def test_results_say_how_many_visits_were_disturbed(task: Task) -> None:
-    runner = Runner(RunOptions(), Process(first=[1.0, 1.0]), task.to_json())
+    runner = CpuRunner(RunOptions(), Process(first=[1.0, 1.0]), task.to_json())
     measurer = Measurer(runner=runner)
     for _ in range(2):
         results = measurer.together(task, [b"", b""], visits=2, seconds=1.0)
@@ -154,7 +154,7 @@ def test_slow_candidates_leave_the_race(task: Task) -> None:
     assert visits == [8, 2, 1, 8, 4, 2]
     assert [len(seconds) for seconds, _ in results] == [24, 6, 3, 24, 12, 6]
     process = Process([1.0] * 6, later)
-    measured = Measurer(runner=Runner(RunOptions(), process, task.to_json()))
+    measured = Measurer(runner=CpuRunner(RunOptions(), process, task.to_json()))
     measured.together(task, [b""] * 6, visits=5, seconds=1.0)
     assert [r[0] for r in process.requests].count("time") == 30  # in a race of finalists all stay
 
@@ -271,8 +271,8 @@ def test_deaths_at_any_moment_cost_one_candidate_each(
     deaths = set(rng.choice(60, 6, replace=False).tolist())
     while any({k, k + 1, k + 2} <= deaths for k in deaths):
         deaths.remove(max(deaths))
-    worker, runner = Dying(deaths), Runner(replace(FAST, halving=False))
-    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    worker, runner = Dying(deaths), CpuRunner(replace(FAST, halving=False))
+    monkeypatch.setattr(CpuRunner, "_new_worker", lambda self: worker)
     results = runner.run(task, [b"code"] * 8)
     assert sum(failure is not None for _, failure in results) <= len(deaths)
     for seconds, failure in results:
@@ -287,9 +287,9 @@ def test_a_process_launched_ahead_is_prepared_once(
     task: Task, deaths: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`start` waits for the answer, and prepares another one when it died meanwhile."""
-    worker, runner = Dying(deaths), Runner(FAST)
+    worker, runner = Dying(deaths), CpuRunner(FAST)
     asked: list[Any] = []
-    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    monkeypatch.setattr(CpuRunner, "_new_worker", lambda self: worker)
     monkeypatch.setattr(worker, "send", asked.append, raising=False)
     monkeypatch.setattr(
         worker, "receive", lambda limit, stage: worker.call(asked[-1], limit, stage), raising=False
@@ -320,8 +320,8 @@ def test_where_no_process_can_be_started_what_is_known_is_kept(
                 raise no_process(before)
             return super().call(request, timeout, stage)
 
-    worker, runner = Last({3}), Runner(FAST)  # the first candidate has failed
-    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    worker, runner = Last({3}), CpuRunner(FAST)  # the first candidate has failed
+    monkeypatch.setattr(CpuRunner, "_new_worker", lambda self: worker)
     with pytest.raises(RunLostError, match="Resource temporarily unavailable; see") as lost:
         runner.run(task, [b"code"] * 3)
     assert lost.value.index == 1
@@ -334,14 +334,14 @@ def test_where_no_process_can_be_started_what_is_known_is_kept(
 def test_a_check_without_a_process_ends_the_run(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(_: Runner) -> Worker:
+    def none(_: CpuRunner) -> Worker:
         raise no_process()
 
-    monkeypatch.setattr(Runner, "_new_worker", none)
+    monkeypatch.setattr(CpuRunner, "_new_worker", none)
     with pytest.raises(RunLostError, match="cannot start a process"):
-        Runner(FAST).check(task, b"code")
+        CpuRunner(FAST).check(task, b"code")
     with pytest.raises(RunLostError, match="cannot start a process"):
-        Runner(FAST).launch(task)
+        CpuRunner(FAST).launch(task)
 
 
 @pytest.mark.parametrize(("limit", "told"), [(None, "60 s"), (5.0, "60 s"), (200.0, "200 s")])
@@ -352,8 +352,8 @@ def test_inputs_have_as_long_as_the_reference(
         def call(self, request: Any, timeout: float, stage: str) -> Any:
             raise MeasureError(f"no answer within {timeout:g} s", stage=stage, kind="timeout")
 
-    monkeypatch.setattr(Runner, "_new_worker", lambda self: Slow(set()))
-    runner = Runner(RunOptions(reference_timeout=limit))
+    monkeypatch.setattr(CpuRunner, "_new_worker", lambda self: Slow(set()))
+    runner = CpuRunner(RunOptions(reference_timeout=limit))
     with pytest.raises(RunLostError, match=f"no answer within {told}.*reference_timeout_s"):
         runner.run(task, [b"code"])
 
@@ -361,8 +361,8 @@ def test_inputs_have_as_long_as_the_reference(
 def test_processes_that_never_get_ready_end_the_run(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, runner = Dying({4, 5, 6, 7}), Runner(FAST)
-    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    worker, runner = Dying({4, 5, 6, 7}), CpuRunner(FAST)
+    monkeypatch.setattr(CpuRunner, "_new_worker", lambda self: worker)
     with pytest.raises(RunLostError, match="3 processes in a row did not get ready") as lost:
         runner.run(task, [b"code"] * 8)
     assert len(lost.value.results) == 8
@@ -373,9 +373,9 @@ def test_each_of_several_tasks_is_refused_before_one_is_measured(
 ) -> None:
     big = Task.from_workload("matmul", M=20_000, N=20_000, K=20_000)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (10**9, 10**9))
-    worker, runner = Dying(set()), Runner(FAST)
+    worker, runner = Dying(set()), CpuRunner(FAST)
     monkeypatch.setattr(worker, "send", lambda _: None, raising=False)
-    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    monkeypatch.setattr(CpuRunner, "_new_worker", lambda self: worker)
     runner.launch(task)
     with pytest.raises(ConfigError, match="for its arrays"):
         runner.launch(big)
