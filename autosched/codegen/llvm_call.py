@@ -73,15 +73,20 @@ def _cheap(e: Expr) -> bool:
     return False
 
 
-def _trap_free(b: FunctionBuilder, e: Expr) -> bool:
-    """Whether `e` reads memory only by loads that `_cheap` accepts, at pure indices."""
+def _is_speculatable(b: FunctionBuilder, e: Expr) -> bool:
+    """Whether `e`, of which `_cheap` holds, may be computed though its value is not needed.
+
+    It may read memory, at pure indices, and divides only where `is_pure` allows it.
+    """
     match e:
         case BufferLoad():
             return all(b.is_pure(i) for i in e.indices)
         case BinaryExpr() if not b.is_pure(e):
-            return e.symbol not in ("/", "//", "%") and all(_trap_free(b, c) for c in e.children())
+            return e.symbol not in ("/", "//", "%") and all(
+                _is_speculatable(b, c) for c in e.children()
+            )
         case Cast():
-            return _trap_free(b, e.value)
+            return _is_speculatable(b, e.value)
     return b.is_pure(e)
 
 
@@ -97,7 +102,7 @@ def _if_then_else(b: FunctionBuilder, e: Call) -> str:
     chosen = llvm_memory.load_or_constant(b, e)
     if chosen is not None:
         return chosen
-    safe = all(_cheap(a) and _trap_free(b, a) for a in arms) and not _asks_for_null(condition)
+    safe = all(_cheap(a) and _is_speculatable(b, a) for a in arms) and not _asks_for_null(condition)
     if lanes > 1 or safe:
         return _masked_arms(b, e)
     test = b.value(condition)

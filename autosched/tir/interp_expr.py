@@ -328,7 +328,7 @@ class ExprCompiler(ABC):
         return Value(f"cast_one({v.text}, {name})", ATOM, False, low, high)
 
     def _select(self, e: Select) -> Value:
-        if not self.eager_select and (_may_fail(e.true_value) or _may_fail(e.false_value)):
+        if not self.eager_select and (_may_raise(e.true_value) or _may_raise(e.false_value)):
             return call_value(self, Call(e.dtype, "if_then_else", e.children()))
         c, a, b = self.expr(e.condition), self.expr(e.true_value), self.expr(e.false_value)
         many = c.varying or a.varying or b.varying
@@ -440,8 +440,11 @@ class ExprCompiler(ABC):
 _SHUFFLE = bits_of(Shuffle)
 
 
-def _may_fail(e: Expr) -> bool:
-    """Whether evaluating `e` for threads that do not need it could raise an error."""
+def _may_raise(e: Expr) -> bool:
+    """Whether evaluating `e` for threads that do not need it could raise an error.
+
+    Any load counts, and any division, whatever its divisor.
+    """
     unsafe = (BufferLoad, Div, Mod, FloorDiv, FloorMod)
     return any(isinstance(node, unsafe) for node in distinct(e))
 

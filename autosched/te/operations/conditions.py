@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.tir.constants import is_zero
+from autosched.tir.division import divides_by_variable
 from autosched.tir.dtype import bool_
 from autosched.tir.expr import (
     BufferLoad,
     Call,
-    Div,
     Expr,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Mod,
     ProducerLoad,
 )
 from autosched.tir.op import all_, if_then_else, likely
@@ -51,6 +48,5 @@ def may_fail(condition: Expr) -> bool:
 
 
 def _fails(e: Expr) -> bool:
-    if isinstance(e, Div | Mod | FloorDiv | FloorMod):
-        return not isinstance(e.b, IntImm)
-    return isinstance(e, BufferLoad | ProducerLoad) or (isinstance(e, Call) and e.op != "likely")
+    calls = isinstance(e, Call) and e.op != "likely"
+    return divides_by_variable(e) or isinstance(e, BufferLoad | ProducerLoad) or calls

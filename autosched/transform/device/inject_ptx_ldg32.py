@@ -58,17 +58,14 @@ from typing import ClassVar
 
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
+from autosched.tir.division import divides_by_variable
 from autosched.tir.dtype import bool_, int32
 from autosched.tir.expr import (
     BufferLoad,
     Call,
-    Div,
     Expr,
     FloatImm,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Mod,
     Var,
     pointer,
 )
@@ -163,17 +160,15 @@ def _guarded(s: BufferStore, written: set[Var]) -> tuple[Expr, BufferLoad, Expr]
         return None
     if any(e.dtype is not int32 for e in (*s.indices, *load.indices)):
         return None
-    if not _is_safe(load.indices[0]):
+    if not _is_computable_anywhere(load.indices[0]):
         return None
     return condition, load, other
 
 
-def _is_safe(index: Expr) -> bool:
+def _is_computable_anywhere(index: Expr) -> bool:
     """True if `index` may be computed where the condition does not hold."""
     return not any(
-        isinstance(e, BufferLoad | Call)
-        or (isinstance(e, Div | Mod | FloorDiv | FloorMod) and not isinstance(e.b, IntImm))
-        for e in distinct(index)
+        isinstance(e, BufferLoad | Call) or divides_by_variable(e) for e in distinct(index)
     )
 
 

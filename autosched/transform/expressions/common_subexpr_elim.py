@@ -22,18 +22,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autosched.tir.division import divides_by_variable
 from autosched.tir.expr import (
     Broadcast,
     BufferLoad,
     Call,
     Cast,
-    Div,
     Expr,
-    FloorDiv,
-    FloorMod,
     IntImm,
     Let,
-    Mod,
     Ramp,
     Var,
 )
@@ -84,12 +81,11 @@ class _Plan:
         self.movable: dict[Expr, bool] = {}
 
     def _is_movable(self, e: Expr) -> bool:
-        """True when nothing in `e` reads memory, calls, or can trap."""
+        """True when nothing in `e` reads memory, calls, or divides by a variable."""
         known = self.movable.get(e)
         if known is None:
-            divides = isinstance(e, Div | Mod | FloorDiv | FloorMod)
             known = not isinstance(e, BufferLoad | Call | Let | Ramp | Broadcast)
-            known = known and not (divides and not isinstance(e.children()[1], IntImm))
+            known = known and not divides_by_variable(e)
             known = known and all(map(self._is_movable, e.children()))
             self.movable[e] = known
         return known

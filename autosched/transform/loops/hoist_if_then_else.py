@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.tir.copy_stmt import copy_stmt
-from autosched.tir.expr import Div, Expr, FloorDiv, FloorMod, IntImm, Mod
+from autosched.tir.division import divides_by_variable
+from autosched.tir.expr import Expr
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
 from autosched.tir.walk import child_stmts, distinct, map_children, uses
@@ -86,7 +87,7 @@ def _free_branch(s: Stmt, loop: For) -> IfThenElse | None:
     bound = [loop.loop_var]
     while True:
         if isinstance(s, IfThenElse):
-            if not uses(s.condition, bound) and _is_harmless(s.condition):
+            if not uses(s.condition, bound) and _is_computable_anywhere(s.condition):
                 return s
             if s.else_case is not None:
                 return None
@@ -100,13 +101,9 @@ def _free_branch(s: Stmt, loop: For) -> IfThenElse | None:
             return None
 
 
-def _is_harmless(condition: Expr) -> bool:
-    """Whether `condition` may be evaluated anywhere: it reads no memory and cannot trap."""
-    divides = (
-        isinstance(e, Div | Mod | FloorDiv | FloorMod) and not isinstance(e.b, IntImm)
-        for e in distinct(condition)
-    )
-    return is_lasting(condition) and not any(divides)
+def _is_computable_anywhere(condition: Expr) -> bool:
+    """Whether `condition` neither reads memory nor divides by a variable: it is safe anywhere."""
+    return is_lasting(condition) and not any(map(divides_by_variable, distinct(condition)))
 
 
 def _replace(chain: Stmt, old: Stmt, new: Stmt) -> Stmt:
