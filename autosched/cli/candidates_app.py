@@ -10,7 +10,6 @@ import typer
 from autosched.arguments import one_of
 from autosched.cli.interrupt import interrupts_raise
 from autosched.cli.options import (
-    FEATURE_SETS,
     FORMS,
     TUNING,
     Best,
@@ -125,14 +124,7 @@ def show(
             autocompletion=FORMS,
         ),
     ] = "loops",
-    features: Annotated[
-        str | None,
-        typer.Option(
-            help="For --as features: autosched-1, which tune learns from (the default), or "
-            "ansor-0.19.",
-            autocompletion=FEATURE_SETS,
-        ),
-    ] = None,
+    features: Features = TUNING,
     arch: Annotated[
         str | None,
         typer.Option(help="CUDA architecture of cuda, ptx, asm: sm_90 (default: the record's)."),

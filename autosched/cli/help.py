@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import typer
@@ -14,7 +12,6 @@ from typer.core import TyperCommand, TyperGroup
 from autosched.cli.console import plain, results_alone
 
 _Formatter: Any = typer.Context.formatter_class  # of click, which typer may bring along itself
-_EMPTY_OPTION = re.compile(r"--[\w-]+=")
 _WIDEST = 80
 _NO_LIMIT = 1000
 _NARROW = 60  # columns; below that, options get lines of their own
@@ -83,20 +80,6 @@ class Command(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         """The text of --help."""
         return _get_help(self, ctx)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse an empty text, which would name the current folder or nothing."""
-        for before, word in pairwise(["", *args]):
-            option = word if _EMPTY_OPTION.fullmatch(word) else before
-            if word and option is before:
-                continue
-            where = f"after {option.rstrip('=')}" if option.startswith("-") else "as an argument"
-            raise typer.BadParameter(
-                f"an empty text {where}; give a value, or leave it out (was a variable of the "
-                "shell empty?)",
-                ctx,
-            )
-        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

@@ -19,12 +19,11 @@ Index = Annotated[
     int | None, typer.Option("--index", help="The N-th record, from 0; -1 is the last.")
 ]
 Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
-FEATURE_SETS = choices("autosched-1", "ansor-0.19")
 Features = Annotated[
     str,
     typer.Option(
         help="Feature set: autosched-1, which tune learns from, or ansor-0.19.",
-        autocompletion=FEATURE_SETS,
+        autocompletion=choices("autosched-1", "ansor-0.19"),
     ),
 ]
 Workload = Annotated[

@@ -32,17 +32,23 @@ def run(
     path: Path,
     choice: int | str,
     form: str,
-    features: str | None = None,
+    features: str = TUNING,
     *,
     arch: str | None = None,
     workloads: Sequence[str] = (),
 ) -> None:
     """Print the chosen record (by default each task's best one) as `form`.
 
-    `features` names a feature set, for that form. `arch` is the architecture for cuda, ptx and asm
-    of a CUDA candidate. Exits with 3 if a candidate has no such form because it is illegal.
+    `features` names a feature set. `arch` is the architecture for cuda, ptx and asm of a CUDA
+    candidate. Exits with 3 if a candidate has no such form because it is illegal.
     """
-    show = _shown_as(form, features, arch)
+    show = FORMS.get(form)
+    if show is None:
+        raise ConfigError(f"--as {form!r} is unknown, expected one of {', '.join(FORMS)}")
+    if arch is not None:
+        show = _for_arch(form, arch)
+    elif form == "features":
+        show = partial(_features, feature_set(features))
     keys = workload_keys(workloads)
     records = chosen(path, choice, keys=keys)
     tell_unused(keys)
@@ -60,18 +66,6 @@ def run(
             warn(f"{_title(task, record)}: {error}")
     if failed:
         sys.exit(3)
-
-
-def _shown_as(form: str, features: str | None, arch: str | None) -> Callable[[Task, Record], None]:
-    """The function that prints `form`. Raises ConfigError for one that the options do not fit."""
-    show = FORMS.get(form)
-    if show is None:
-        raise ConfigError(f"--as {form!r} is unknown, expected one of {', '.join(FORMS)}")
-    if features is not None:
-        if form != "features":
-            raise ConfigError(f"--features {features!r} is for --as features; found --as {form}")
-        show = partial(_features, feature_set(features))
-    return show if arch is None else _for_arch(form, arch)
 
 
 def _title(task: Task, record: Record) -> str:

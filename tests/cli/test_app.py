@@ -102,25 +102,6 @@ def test_wrong_usage_is_status_2(cli: Cli, args: tuple[str, ...]) -> None:
     assert cli(*args).status == 2
 
 
-@pytest.mark.parametrize(
-    ("args", "where"),
-    [
-        (("build", "mm.jsonl", "--output", ""), "after --output; give"),
-        (("build", "mm.jsonl", "--output="), "after --output; give"),
-        (("replay", ""), "as an argument; give"),
-        (("records", "merge", "a.jsonl", "", "-o", "b.jsonl"), "as an argument; give"),
-        (("dataset", "export", "mm.jsonl", "-o", ""), "after -o; give"),
-    ],
-)
-def test_an_empty_text_is_no_folder(cli: Cli, log: Path, args: tuple[str, ...], where: str) -> None:
-    """As a path it is the current one, which `build` would write to."""
-    before = sorted(log.parent.iterdir())
-    done = cli(*args)
-    assert done.status == 2
-    assert f"an empty text {where} a value, or leave it out" in done.err
-    assert sorted(log.parent.iterdir()) == before
-
-
 def test_version_and_help(cli: Cli) -> None:
     assert cli("--version").out == f"autosched {autosched.__version__}\n"
     done = cli("--help")

@@ -99,8 +99,6 @@ def test_an_illegal_candidate_does_not_hide_the_others(
         (("mm.jsonl", "--index", "-4"), "-4 is not one of 0 to 2, or -3 to -1 from the end\n"),
         (("mm.jsonl", "--index", "0", "--best"), "give only one of --best, --index"),
         (("mm.jsonl", "--index", "x"), "--index"),
-        (("mm.jsonl", "--features", "nonsense"), "'nonsense' is for --as features; found --as l"),
-        (("mm.jsonl", "--as", "features", "--features", "x"), "feature set 'x' is unknown, expec"),
         (("none.jsonl",), "record file none.jsonl does not exist"),
         (("empty.jsonl",), "empty.jsonl holds no records"),
         (("failed.jsonl",), "none of its 1 record is valid, for example: too slow; choose one"),
