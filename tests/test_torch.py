@@ -101,6 +101,22 @@ def test_one_kernel_is_taken_and_refuses_other_shapes(fresh: str) -> None:
         mine(*inputs(48))
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_none_is_no_tensor(mm: Any, device: str) -> None:
+    """PyTorch passes it on; it had no attribute 'shape'."""
+    a, b = (each.to(device) for each in inputs())
+    for given, told in (((None, b), "NoneType, Tensor"), ((a, None), "Tensor, NoneType")):
+        with pytest.raises(MeasureError, match=f"mm: expected tensors for A, B, found {told}"):
+            mm(*given)
+
+
+def test_none_is_no_tensor_for_one_kernel(fresh: str) -> None:
+    tuned = TunedKernel(matmul(64), record(matmul(64)))
+    mine = autosched.torch.register(tuned, name="one")["one"]
+    with pytest.raises(MeasureError, match="one: expected tensors for A, B, found NoneType, Ten"):
+        mine(None, inputs()[1])
+
+
 HEADERS = Path(sysconfig.get_path("include")) / "Python.h"
 NO_INDUCTOR = pytest.mark.skipif(
     not (shutil.which("g++") and HEADERS.exists()), reason="inductor compiles C++ for Python"
@@ -210,6 +226,7 @@ def pooling(k: int) -> Task:
     return Task.from_workload("max_pool2d_nchw", N=1, C=2, H=4, W=4, K=k, stride=2, padding=0)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_inputs_that_are_stored_in_another_order(fresh: str, dtype: str) -> None:
     steps = [["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]]
@@ -227,7 +244,13 @@ def test_inputs_that_are_stored_in_another_order(fresh: str, dtype: str) -> None
         autosched.torch.prepare("other", a, b)
     with pytest.raises(ConfigError, match=r"expected a registered operator .*, found \[\]"):
         autosched.torch.prepare([], a, b)  # type: ignore[arg-type]  # what the check is for
-    for given, told in (((a,), "Tensor"), ((a, None), "Tensor, NoneType"), ((), "nothing")):
+    nested = torch.nested.as_nested_tensor([a])
+    for given, told in (
+        ((a,), "Tensor"),
+        ((a, None), "Tensor, NoneType"),
+        ((a, nested), "Tensor, nested Tensor"),
+        ((), "nothing"),
+    ):
         with pytest.raises(MeasureError, match=f"expected tensors for A, B, found {told}"):
             autosched.torch.prepare("stored", *given)
 

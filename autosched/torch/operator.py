@@ -95,13 +95,8 @@ class Operator:
         Those that are stored in another order are copied, the others returned as they are. Raises
         MeasureError for what are no tensors, and where there is no kernel for these shapes.
         """
-        all_tensors = all(isinstance(t, torch.Tensor) for t in tensors)
-        if len(tensors) != len(self.inputs) or not all_tensors:
-            kinds = ", ".join(type(t).__name__ for t in tensors) or "nothing"
-            raise MeasureError(
-                f"{self.name}: expected tensors for {', '.join(self.inputs)}, found {kinds}",
-                stage="run",
-            )
+        if len(tensors) != len(self.inputs) or not all(map(_has_shape, tensors)):
+            raise self._no_tensors(tensors)
         variant = self._stored.get(self._key(tensors))
         if variant is None:
             raise self._unknown(tensors)
@@ -116,6 +111,8 @@ class Operator:
 
         Sizes that torch.compile would rather leave open become those that are there now.
         """
+        if not all(map(_has_shape, tensors)):
+            raise self._no_tensors(tensors)
         shapes = [tuple(map(int, t.shape)) for t in tensors]
         variant = self._variants.get((*shapes, *[t.dtype for t in tensors]))
         if variant is None:
@@ -125,15 +122,20 @@ class Operator:
         return made[0] if len(made) == 1 else tuple(made)
 
     def choice(self, tensors: Sequence[Tensor]) -> Variant:
-        """The kernel for these shapes. Raises MeasureError where there is none."""
+        """The kernel for these shapes. Raises MeasureError where there is none.
+
+        Also for None, which PyTorch passes on in the place of a tensor.
+        """
         variant = self._variants.get(self._key(tensors))
         if variant is None:
             raise self._unknown(tensors)
         return variant
 
-    @staticmethod
-    def _key(tensors: Sequence[Tensor]) -> Key:
-        return (*[t.shape for t in tensors], *[t.dtype for t in tensors])
+    def _key(self, tensors: Sequence[Tensor]) -> Key:
+        try:
+            return (*[t.shape for t in tensors], *[t.dtype for t in tensors])
+        except AttributeError:  # told only here: a check would cost every call
+            raise self._no_tensors(tensors) from None
 
     def _usual(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The tensors as the kernel takes them. MeasureError where one cannot be."""
@@ -185,6 +187,13 @@ class Operator:
             stage="run",
         )
 
+    def _no_tensors(self, given: Sequence[Any]) -> MeasureError:
+        kinds = ", ".join(map(_kind, given)) or "nothing"
+        return MeasureError(
+            f"{self.name}: expected tensors for {', '.join(self.inputs)}, found {kinds}",
+            stage="run",
+        )
+
     def _refusal(self, position: int, problem: str) -> MeasureError:
         name = self.inputs[position]
         return MeasureError(f"{self.name}: argument {position + 1} ({name}) {problem}", stage="run")
@@ -196,6 +205,16 @@ def type_of(p: ParamSpec) -> Any:
     if not isinstance(found, torch.dtype):
         raise ConfigError(f"{p.name} is of type {p.dtype}, which this PyTorch does not have")
     return found
+
+
+def _has_shape(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not value.is_nested
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor) and value.is_nested:
+        return f"nested {type(value).__name__}"
+    return type(value).__name__
 
 
 def _original_shape(p: ParamSpec) -> tuple[int, ...]:
