@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from autosched.cli.console import plain, results_alone
+from autosched.errors import ConfigError
 
 _Formatter: Any = typer.Context.formatter_class  # of click, which typer may bring along itself
 _WIDEST = 80
@@ -70,6 +71,22 @@ def _printed(option: Any) -> Any:
     return option
 
 
+def _refuse_empty(command: Any, context: Any, words: Sequence[str]) -> None:
+    """Raise ConfigError for an empty text; as a path it would mean the current folder."""
+    given, _, _ = command.make_parser(context).parse_args(list(words))
+    if given.get("help"):
+        return
+    for parameter in command.get_params(context):
+        value = given.get(parameter.name)
+        if value == "" or (isinstance(value, list | tuple) and "" in value):
+            is_option = parameter.param_type_name == "option"
+            name = max(parameter.opts, key=len) if is_option else parameter.name.upper()
+            raise ConfigError(
+                f"{name}: expected a value, found an empty text; where it stands for a variable "
+                "of the shell, set that first"
+            )
+
+
 class Command(TyperCommand):
     """A command with help that fits the terminal, and only its results on standard output."""
 
@@ -80,6 +97,12 @@ class Command(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         """The text of --help."""
         return _get_help(self, ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the words after the command. Raises ConfigError for one that is empty."""
+        if not ctx.resilient_parsing:
+            _refuse_empty(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

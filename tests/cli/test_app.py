@@ -102,6 +102,29 @@ def test_wrong_usage_is_status_2(cli: Cli, args: tuple[str, ...]) -> None:
     assert cli(*args).status == 2
 
 
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [
+        (("build", "a.jsonl", "--output", ""), "--output"),
+        (("build", "a.jsonl", "--output="), "--output"),
+        (("build", "a.jsonl", "-o", ""), "--output"),
+        (("replay", "a.jsonl", "--workload", "mm.yaml", "--workload", ""), "--workload"),
+        (("lower", "--profile", ""), "--profile"),
+        (("show", "a.jsonl", "--index", ""), "--index"),
+        (("tune", "matmul", ""), "CONFIG"),
+        (("records", "info", ""), "SOURCE"),
+    ],
+)
+def test_an_empty_text_is_no_value(
+    cli: Cli, tmp_path: Path, args: tuple[str, ...], name: str
+) -> None:
+    """An empty path meant the current folder, which `build` wrote to."""
+    done = cli(*args)
+    assert (done.status, done.out, list(tmp_path.iterdir())) == (2, "", [])
+    assert done.err.startswith(f"error: {name}: expected a value, found an empty text")
+    assert cli(*args, "--help").status == 0
+
+
 def test_version_and_help(cli: Cli) -> None:
     assert cli("--version").out == f"autosched {autosched.__version__}\n"
     done = cli("--help")
