@@ -20,6 +20,7 @@ from autosched.cli.console import err, open_closed_streams, plain, warn
 from autosched.cli.dataset_app import dataset_app
 from autosched.cli.help import Group, examples, fit, start
 from autosched.cli.interrupt import interrupts_end, interrupts_raise
+from autosched.cli.only_for import require_given
 from autosched.cli.options import TARGETS, Json
 from autosched.cli.records_app import records_app
 from autosched.cli.tuning_app import lower, tune
@@ -72,7 +73,10 @@ def options(
 
 def doctor(
     target: Annotated[str, typer.Option(help="cpu or cuda.", autocompletion=TARGETS)] = "cpu",
-    arch: Annotated[str, typer.Option(help="CUDA architecture of the test compile.")] = "sm_80",
+    arch: Annotated[
+        str | None,
+        typer.Option(help="Of --target cuda: architecture of the test compile (sm_80)."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """What this machine can do for a target, and what to do about the rest.
@@ -83,8 +87,10 @@ def doctor(
     """
     from autosched.cli import doctor as command
 
+    if target == "cpu":
+        require_given("--target cuda", arch=arch)
     interrupts_raise()  # so that the folder of its stages is removed
-    command.run(target, arch, as_json=as_json)
+    command.run(target, arch or "sm_80", as_json=as_json)
 
 
 def workloads(

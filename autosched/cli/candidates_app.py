@@ -9,7 +9,9 @@ import typer
 
 from autosched.arguments import one_of
 from autosched.cli.interrupt import interrupts_raise
+from autosched.cli.only_for import require_given
 from autosched.cli.options import (
+    FEATURE_SETS,
     FORMS,
     TUNING,
     Best,
@@ -124,7 +126,14 @@ def show(
             autocompletion=FORMS,
         ),
     ] = "loops",
-    features: Features = TUNING,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help="Of --as features: autosched-1 (the default), which tune learns from, or "
+            "ansor-0.19.",
+            autocompletion=FEATURE_SETS,
+        ),
+    ] = None,
     arch: Annotated[
         str | None,
         typer.Option(help="CUDA architecture of cuda, ptx, asm: sm_90 (default: the record's)."),
@@ -140,12 +149,14 @@ def show(
     """
     from autosched.cli import show as command
 
+    if form != "features":
+        require_given("--as features", features=features)
     with trusting(trust):
         command.run(
             records,
             _choice(best, index, False),
             form,
-            features,
+            features or TUNING,
             arch=arch,
             workloads=workload or (),
         )
@@ -253,6 +264,8 @@ def arena(
     from autosched.cli import arena as command
 
     interrupts_raise()  # so that half-written files are removed
+    if output is None:
+        require_given("--output FILE", force=force)
     one_of("--held-out", held_out, HELD_OUT)
     with trusting(trust):
         command.run(

@@ -9,8 +9,8 @@ import typer
 
 from autosched.cli.help import Group, examples
 from autosched.cli.interrupt import interrupts_raise
+from autosched.cli.only_for import require_given
 from autosched.cli.options import TUNING, Features, Force, Trust, Workload
-from autosched.errors import ConfigError
 from autosched.user_file import trusting
 
 dataset_app = typer.Typer(
@@ -47,11 +47,8 @@ def export(
 
     interrupts_raise()  # so that half-written files are removed
 
-    for name, value in (("--by", by), ("--seed", seed)):
-        if value is not None and split is None:
-            raise ConfigError(
-                f"{name} is only for --split SHARES; add that option, e.g. --split 0.8/0.1/0.1"
-            )
+    if split is None:
+        require_given("--split SHARES", by=by, seed=seed)
     by, seed = by or "workload", seed or 0
     with trusting(trust):
         command.export(

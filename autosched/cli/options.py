@@ -10,6 +10,7 @@ import typer
 from autosched.cli.complete import choices
 
 TARGETS = choices("cpu", "cuda")
+FEATURE_SETS = choices("autosched-1", "ansor-0.19")
 FORMS = choices(
     *("loops", "steps", "te", "python", "tir", "llvm", "asm", "cuda", "ptx", "features")
 )
@@ -23,7 +24,7 @@ Features = Annotated[
     str,
     typer.Option(
         help="Feature set: autosched-1, which tune learns from, or ansor-0.19.",
-        autocompletion=choices("autosched-1", "ansor-0.19"),
+        autocompletion=FEATURE_SETS,
     ),
 ]
 Workload = Annotated[

@@ -10,8 +10,8 @@ import typer
 from autosched.cli.complete import choices
 from autosched.cli.help import Group, examples
 from autosched.cli.interrupt import interrupts_raise
+from autosched.cli.only_for import require_given
 from autosched.cli.options import Json, Records, Trust, Workload
-from autosched.errors import ConfigError
 from autosched.user_file import trusting
 
 records_app = typer.Typer(
@@ -86,8 +86,8 @@ def diff(
     """Compare the same tasks in two files: of two machines, or of two versions."""
     from autosched.cli import records_compared as command
 
-    if share and not race:
-        raise ConfigError("--share is for --race; give both, or none of them")
+    if not race:
+        require_given("--race", share=share)
     with trusting(trust):
         command.diff(a, b, race=race, share=share, as_json=as_json, workloads=workload or ())
 

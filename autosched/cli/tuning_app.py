@@ -9,6 +9,7 @@ import typer
 
 from autosched.cli.complete import choices, operators_and_files
 from autosched.cli.interrupt import interrupts_raise
+from autosched.cli.only_for import require_given
 from autosched.cli.options import (
     Dtype,
     Einsum,
@@ -182,9 +183,12 @@ def lower(
             depth = 1 if profile_depth is None else profile_depth
             command.profile(profile, depth, profile_serial, workload or (), unused)
         return
-    for given, name in ((profile_depth is not None, "depth"), (profile_serial, "serial")):
-        if given:
-            raise ConfigError(f"--profile-{name} is only for --profile FILE:N; add that option")
+    require_given(
+        "--profile FILE:N",
+        profile_depth=profile_depth,
+        profile_serial=profile_serial,
+        workload=workload,
+    )
     from autosched.cli.asked import Asked
 
     asked = Asked(config or (), expr, einsum, shape or (), dtype or (), settings or ())

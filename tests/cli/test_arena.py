@@ -64,6 +64,7 @@ def test_the_table_fits_the_terminal(
         (("--search", "gready"), "search: expected"),
         (("--model", "random", "--model", "random"), "models of different names, found random"),
         (("--features", "mine"), "mine"),
+        (("--force",), "--force is only for --output FILE; add that option, or omit this one"),
     ],
 )
 def test_refusals(cli: Cli, log: Path, options: tuple[str, ...], message: str) -> None:

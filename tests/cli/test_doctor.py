@@ -286,13 +286,14 @@ def test_a_compiler_newer_than_the_driver(cli: Cli, monkeypatch: pytest.MonkeyPa
     ("args", "message"),
     [
         (("--target", "gpu"), "--target 'gpu': expected cpu or cuda"),
+        (("--arch", "sm_80"), "--arch is only for --target cuda; add that option, or omit"),
         (
             ("--target", "cuda", "--arch", "90"),
             "CUDA architecture: found '90', expected sm_ and a number",
         ),
     ],
 )
-def test_what_it_does_not_know(cli: Cli, args: tuple[str, str], message: str) -> None:
+def test_what_it_does_not_know(cli: Cli, args: tuple[str, ...], message: str) -> None:
     done = cli("doctor", *args)
     assert (done.status, done.out) == (2, "")
     assert message in done.err

@@ -202,6 +202,7 @@ def test_a_profile_inside_parallel_loops(cli: Cli, log: Path) -> None:
         (("--profile", "mm.jsonl:0", "--time-passes"), "leave out --time-passes"),
         (("mm.yaml", "--profile-depth", "2"), "--profile-depth is only for --profile FILE:N; add"),
         (("mm.yaml", "--profile-serial"), "--profile-serial is only for --profile FILE:N; add"),
+        (("mm.yaml", "--workload", "mm.yaml"), "--workload is only for --profile FILE:N; add"),
         (("--profile", "mm.jsonl:0", "--profile-depth", "-1"), "-1: expected 0 or more"),
         (("--profile", "mm.jsonl:7"), "--profile FILE:N: 7 is not one of 0 to 2"),
         (("--profile", "mm.jsonl:-7"), "--profile FILE:N: -7 is not one of 0 to 2"),

@@ -93,7 +93,7 @@ def test_a_race_follows_what_the_records_say(
     assert "no race: record 0 of " in cli("records", "diff", a, b, "--race").out
     refused = cli("records", "diff", a, b, "--share")
     assert refused.status == 2
-    assert refused.err == "error: --share is for --race; give both, or none of them\n"
+    assert refused.err == "error: --share is only for --race; add that option, or omit this one\n"
 
 
 def test_every_key_of_json_is_documented(cli: Cli, log: Path) -> None:

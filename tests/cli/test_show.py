@@ -95,6 +95,8 @@ def test_an_illegal_candidate_does_not_hide_the_others(
     ("args", "message"),
     [
         (("mm.jsonl", "--as", "nonsense"), "expected one of loops, steps, te, python, tir, llvm"),
+        (("mm.jsonl", "--features", "ansor-0.19"), "--features is only for --as features; add"),
+        (("mm.jsonl", "--as", "features", "--features", "x"), "feature set 'x' is unknown"),
         (("mm.jsonl", "--index", "3"), "holds 3 records; --index 3 is not one of 0 to 2, or"),
         (("mm.jsonl", "--index", "-4"), "-4 is not one of 0 to 2, or -3 to -1 from the end\n"),
         (("mm.jsonl", "--index", "0", "--best"), "give only one of --best, --index"),
