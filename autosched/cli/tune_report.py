@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.cli.console import labelled, plain, print_json, rate_text, say, seconds_text, warn
 from autosched.measure.flush import flush_text
+from autosched.measure.records import Record
 from autosched.measure.steady import interval
 from autosched.search.progress import Progress, TuneResult
 from autosched.search.ranking_quality import Quality
@@ -37,7 +38,23 @@ def report(
     if best is None:
         warn(_nothing(result))
         return
-    rate = rate_text(progress.flops_per_second(best), known.peak)
+    _show_best(result, best, known)
+    if progress.quality:
+        labelled("model", f"{quality_text(progress.quality[-1])} in the last round")
+    spent = ", ".join(f"{name} {s:.1f} s" for name, s in progress.seconds.items())
+    labelled("trials", _trials_text(progress))
+    labelled("time", spent)
+    _show_faster(result.task)
+    plain(f"records   {path}")
+    if not result.failed:  # the file may be empty, and the reason says how to go on
+        plain(next_line([progress.task], path))
+    if result.reason != "all trials were used":
+        warn(f"stopped: {result.reason}")
+
+
+def _show_best(result: TuneResult, best: Record, known: Yardsticks) -> None:
+    """The time of the best kernel, and what was found about it: how sure, how right, how good."""
+    rate = rate_text(result.progress.flops_per_second(best), known.peak)
     checked = "checked against NumPy" if best.result.checked else "not checked"
     shown = (seconds_text(best.result.cost), rate, f"({checked})")
     labelled("best", "  ".join(filter(None, shown)))
@@ -64,12 +81,11 @@ def report(
             warn(f"warning: {known.peer.warning}")
     else:
         labelled("peer", f"not compared with NumPy: {known.missing}")
-    if progress.quality:
-        labelled("model", f"{quality_text(progress.quality[-1])} in the last round")
-    spent = ", ".join(f"{name} {s:.1f} s" for name, s in progress.seconds.items())
-    labelled("trials", _trials_text(progress))
-    labelled("time", spent)
-    faster = _faster(result.task)
+
+
+def _show_faster(task: Task) -> None:
+    """Name the workload that computes what `task` does in less time, if there is one."""
+    faster = _faster(task)
     if faster is not None:
         sizes = " ".join(f"{name}={size}" for name, size in faster["args"].items())
         labelled(
@@ -77,11 +93,6 @@ def report(
             f"`autosched tune {faster['op']} {sizes}` computes the same of weights that "
             "autosched.winograd_weights transforms, often in less than half of the time",
         )
-    plain(f"records   {path}")
-    if not result.failed:  # the file may be empty, and the reason says how to go on
-        plain(next_line([progress.task], path))
-    if result.reason != "all trials were used":
-        warn(f"stopped: {result.reason}")
 
 
 def next_line(tasks: Sequence[Task], path: Path) -> str:
