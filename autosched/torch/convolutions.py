@@ -113,17 +113,14 @@ def transposed(node: Any) -> Computation:
     channels = _channels(inputs, per_group * groups, groups, depthwise=False)
     windows = [Window(k, 1, 0, 0, d) for k, d in zip(kernel, dilations, strict=True)]
     axes, steps, out = axes_of(windows), steps_of(windows), shape_of(node)[2:]
-    conditions, places, lengths = [], [], []
-    for i, (axis, stride, w) in enumerate(zip(axes, strides, windows, strict=True)):
-        border = w.dilation * (w.size - 1) - paddings[i]
-        if border < 0:
-            raise NoRuleError(f"its padding {paddings[i]} is larger than its window's border")
-        place = f"({axis} - {border})" if border else axis
-        conditions += [f"{border} <= {axis}"] if border else []
-        conditions += [f"{axis} < {border + (sizes[i] - 1) * stride + 1}"]
-        conditions += [f"{place} % {stride} == 0"] if stride > 1 else []
-        places.append(f"{place} // {stride}" if stride > 1 else place)
-        lengths.append(out[i] + w.dilation * (w.size - 1))
+    borders = _borders(windows, paddings)
+    places = [_place(*of) for of in zip(axes, borders, strides, strict=True)]
+    conditions = [
+        condition
+        for of in zip(axes, borders, strides, sizes, strict=True)
+        for condition in _conditions(*of)
+    ]
+    lengths = [n + w.dilation * (w.size - 1) for n, w in zip(out, windows, strict=True)]
     text, source = stored("X", x, [(batch,), channels.input_sizes, *((s,) for s in sizes)])
     order = storage_order(node)
 
@@ -167,6 +164,35 @@ def transposed(node: Any) -> Computation:
         order=unless_usual(order),
     )
     return with_bias(result, given["bias"])
+
+
+def _borders(windows: Sequence[Window], paddings: Sequence[int]) -> list[int]:
+    """The zeros in front of the first element of the input, spread out, in each dimension."""
+    borders = []
+    for w, padding in zip(windows, paddings, strict=True):
+        border = w.dilation * (w.size - 1) - padding
+        if border < 0:
+            raise NoRuleError(f"its padding {padding} is larger than its window's border")
+        borders.append(border)
+    return borders
+
+
+def _place(axis: str, border: int, stride: int) -> str:
+    """The index of the input whose element stands at `axis` of the spread out one."""
+    place = _after(axis, border)
+    return f"{place} // {stride}" if stride > 1 else place
+
+
+def _conditions(axis: str, border: int, stride: int, size: int) -> list[str]:
+    """When an element of the input stands at `axis` of the spread out one."""
+    conditions = [f"{border} <= {axis}"] if border else []
+    conditions += [f"{axis} < {border + (size - 1) * stride + 1}"]
+    conditions += [f"{_after(axis, border)} % {stride} == 0"] if stride > 1 else []
+    return conditions
+
+
+def _after(axis: str, border: int) -> str:
+    return f"({axis} - {border})" if border else axis
 
 
 def with_bias(computation: Computation, bias: Any) -> Computation:
