@@ -67,12 +67,20 @@ def statements_of(expr: str) -> list[Statement]:
     if not module.body:
         raise ConfigError("expr: empty; expected e.g. C[i, j] = sum(k, A[i, k] * B[k, j])")
     taken = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
-    return [s for node in module.body for s in _statement(source, node, taken)]
+    lines = source.encode().splitlines()
+    return [s for node in module.body for s in _statement(_text(lines, node), node, taken)]
 
 
-def _statement(source: str, node: ast.stmt, taken: set[str]) -> list[Statement]:
+def _text(lines: list[bytes], node: ast.stmt) -> str:
+    """The text of a statement, on one line; `ast.get_source_segment` would split all lines anew."""
+    own = lines[node.lineno - 1 : node.end_lineno]
+    own[-1] = own[-1][: node.end_col_offset]
+    own[0] = own[0][node.col_offset :]
+    return " ".join(b" ".join(own).decode().split())
+
+
+def _statement(text: str, node: ast.stmt, taken: set[str]) -> list[Statement]:
     """The helper statements for the reductions inside a statement's value, then the statement."""
-    text = " ".join((ast.get_source_segment(source, node) or source).split())
     if len(text) > 200:
         text = f"{text[:197]}..."
     target: ast.expr

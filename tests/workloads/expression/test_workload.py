@@ -18,6 +18,7 @@ from autosched.search.space import SearchSpace
 from autosched.task import Task
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.dtype import DType
+from autosched.workloads.expression.syntax import statements_of
 from autosched.workloads.expression.workload import ExpressionWorkload
 from autosched.workloads.source import source_from_json
 from autosched.workloads.workload import shape_of
@@ -50,6 +51,17 @@ def test_statements_build_on_each_other_and_leave_several_outputs() -> None:
     expected[0] = np.exp(c[0])
     np.testing.assert_allclose(d, expected, rtol=1e-5)
     np.testing.assert_array_equal(z, a.max(axis=1))
+
+
+def test_a_statement_s_text_is_its_part_of_the_expression() -> None:
+    """Also after letters of several bytes, and over lines of any ending."""
+    expr = "é[i] = A[i] + 1; C[i] = é[i] * (A[i] +\r\n  1);\tD[i] = C[i]\rü[i] = (\n D[i]\f) # é"
+    assert [statement.text for statement in statements_of(expr)] == [
+        "é[i] = A[i] + 1",
+        "C[i] = é[i] * (A[i] + 1)",
+        "D[i] = C[i]",
+        "ü[i] = ( D[i] )",
+    ]
 
 
 def test_length_follows_from_a_window() -> None:
