@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -65,10 +66,16 @@ def positive(name: str, value: Any) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False; else ConfigError."""
-    if not isinstance(value, bool):
+    """Return `value` if it is True or False (also of NumPy); else ConfigError."""
+    if not is_flag(value):
         raise ConfigError(f"{name}: expected True or False, {found(value)}")
-    return value
+    return bool(value)
+
+
+def is_flag(value: Any) -> bool:
+    """Whether `value` is True or False, of Python or of NumPy, but no array."""
+    numpy = sys.modules.get("numpy")  # a slow import; without it there are none of its scalars
+    return isinstance(value, bool if numpy is None else bool | numpy.bool_)
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> str:

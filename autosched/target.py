@@ -8,7 +8,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
-from autosched.arguments import found, integer
+from autosched.arguments import found, integer, is_flag
 from autosched.cpu_caches import cache_sizes
 from autosched.cpu_cores import hardware_threads, physical_cores, usable_cores
 from autosched.cpu_features import enabled, features_of, host_features
@@ -272,7 +272,7 @@ def cuda_target(arch: str = "sm_80", *, tf32: bool = False, **hardware: int) -> 
     """
     _check_gpu("cuda", arch, tf32)
     params = _override(HardwareParams.default("cuda"), hardware)
-    return Target("cuda", params, arch=arch, tf32=tf32)
+    return Target("cuda", params, arch=arch, tf32=bool(tf32))
 
 
 def make_target(
@@ -340,7 +340,7 @@ def _check_gpu(kind: str, arch: Any, tf32: Any) -> None:
     """
     if kind == "cuda" and arch != "":
         parse_arch(arch, "target.arch")
-    if not isinstance(tf32, bool):
+    if not is_flag(tf32):
         raise ConfigError(f"target.tf32: expected true or false, found {tf32!r:.40}")
     if tf32 and kind == "cpu":
         raise ConfigError("target.tf32: expected a target of kind cuda, found cpu; leave it out")

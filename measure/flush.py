@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.arguments import found
+from autosched.arguments import found, is_flag
 from autosched.cpu_caches import cache_sizes
 from autosched.cpu_cores import physical_cores
 from autosched.errors import ConfigError
@@ -91,8 +91,8 @@ def parse_flush(value: Any) -> bool | int:
 
     `value` is a bool, an integer or text such as `64 MiB`. Raises ConfigError for anything else.
     """
-    if isinstance(value, bool):
-        return value
+    if is_flag(value):
+        return bool(value)
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+) ?(B|KiB|MiB|GiB)", value.strip())
         value = int(match[1]) * _UNITS[match[2]] if match else value

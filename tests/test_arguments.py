@@ -1,6 +1,7 @@
 """Checks of arguments: the right values pass as they are, others are refused in words."""
 
 import ctypes
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched import arguments
+from autosched import arguments, te
 from autosched.errors import ConfigError
 from autosched.measure.run_options import RunOptions
 from autosched.runtime import cpu
 from autosched.runtime.packed import register_packed, register_workspace
 from autosched.search.options import SearchOptions
+from autosched.target import cuda_target, make_target
 from autosched.task import Task
+from autosched.te.relations import Split
 from autosched.tir import interp
+from autosched.transform.device.inject_ptx_ldg32 import InjectPTXLDG32
 from autosched.transform.host.memory_info import register_memory
 from autosched.transform.low_precision.datatypes import register_lowering, register_type
 
@@ -27,6 +31,7 @@ def test_right_values_pass() -> None:
     assert arguments.number("x", np.float32(0.5), 0, 1) == 0.5
     assert arguments.positive("x", 2) == 2.0
     assert arguments.flag("f", False) is False
+    assert arguments.flag("f", np.True_) is True
     assert arguments.one_of("o", "b", ("a", "b")) == "b"
     assert arguments.file_path("p", "none/yet") == Path("none/yet")
     assert arguments.file_path("p", f"{__file__}/yet") == Path(__file__, "yet")
@@ -43,15 +48,15 @@ def test_right_values_pass() -> None:
         (arguments.positive, 0.0, "n: expected a number above 0, found 0"),
         (arguments.positive, -1, "n: expected a number above 0, found -1"),
         (arguments.flag, 1, r"n: expected True or False, found 1 \(int\)"),
+        (arguments.flag, np.int8(1), r"n: expected True or False, found np\.int8\(1\) \(int8\)"),
+        (arguments.flag, np.array([True]), r"n: expected True or False, found array\(\[ ?True\]\)"),
         (arguments.file_path, None, "n: expected the path of a file, found None"),
         (arguments.file_path, "a\0", r"n: expected the path of a file, found 'a\\x00' \(str\)"),
         (arguments.file_path, "x" * 300, "n: cannot look at x+: File name too long"),
         (arguments.integer, "x" * 500, r"found 'x+\.\.\. \(str\)$"),
     ],
 )
-def test_wrong_values_are_refused(
-    check: Callable[..., Any], value: float | str | np.bool_ | None, message: str
-) -> None:
+def test_wrong_values_are_refused(check: Callable[..., Any], value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check("n", value)
 
@@ -66,6 +71,36 @@ def test_an_object_that_cannot_be_shown_is_told_by_its_class() -> None:
             raise RuntimeError("no text")
 
     assert arguments.found(Closed()) == "found an object of the class Closed"
+
+
+YES: Any = np.True_
+NO: Any = np.False_
+
+
+def test_flags_of_numpy_are_flags() -> None:
+    """They are often the results of comparing NumPy's numbers."""
+    assert json.loads(json.dumps(cuda_target(tf32=YES).to_json()))["tf32"] is True
+    assert make_target("cuda", tf32=NO).tf32 is False
+    assert RunOptions(cache_flush=NO, halving=YES).flush_bytes == 0
+    assert RunOptions(cache_flush=YES).flush_bytes == RunOptions(cache_flush=True).flush_bytes
+    assert InjectPTXLDG32(enable=NO).enable is False
+
+
+def test_flags_of_schedules() -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    for unguarded in (True, YES, NO):
+        s = te.create_schedule(B.op)
+        s[B].split(s[B].leaf_iter_vars[0], factor=3, disable_predication=unguarded)
+        relation = s[B].relations[0]
+        assert isinstance(relation, Split)
+        assert relation.disable_predication is bool(unguarded)
+    with pytest.raises(TypeError, match=r"^split: disable_predication is True or False, found arr"):
+        s[B].split(s[B].leaf_iter_vars[0], factor=2, disable_predication=wrong(np.ones(2)))
+    with pytest.raises(TypeError, match=r"^create_group: include_inputs is True or False, found 1"):
+        s.create_group(B, A, include_inputs=wrong(1))
+    with pytest.raises(TypeError, match=r"^use_instruction: pack_a is True or False, found None"):
+        s.use_instruction(B, "vpdpbusd.zmm", (6, 2), pack_a=wrong(None))
 
 
 @pytest.mark.parametrize("name", SearchOptions.__dataclass_fields__)

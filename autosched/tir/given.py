@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from autosched.arguments import found
+from autosched.arguments import found, is_flag
 
 Kind = TypeVar("Kind")
 
@@ -22,6 +22,13 @@ def function(what: str, value: Any, example: str) -> Callable[..., Any]:
     if not callable(value):
         raise TypeError(f"{what} is a function, e.g. {example}, {found(value)}")
     return cast(Callable[..., Any], value)
+
+
+def flag(what: str, value: Any) -> bool:
+    """`value`, which must be True or False (also of NumPy)."""
+    if not is_flag(value):
+        raise TypeError(f"{what} is True or False, {found(value)}")
+    return bool(value)
 
 
 def names_and_values(what: str, value: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from autosched.te.operations.operation import Operation, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.refusal import check_tensor, refusal
 from autosched.te.schedule.stage import Stage
+from autosched.tir.given import flag
 
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
@@ -41,7 +42,7 @@ def create_group(
     ends, starts = (
         [schedule.current_tensor(t) for t in _tensors(given)] for given in (outputs, inputs)
     )
-    between = sub_graph(ends, starts, include_inputs)
+    between = sub_graph(ends, starts, flag("create_group: include_inputs", include_inputs))
     members = [schedule[op] for op in between if not isinstance(op, PlaceholderOp)]
     if not members:
         raise refusal(

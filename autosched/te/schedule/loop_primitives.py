@@ -14,6 +14,7 @@ from autosched.te.relations import Fuse, Singleton, Split
 from autosched.te.schedule.refusal import check_kind, leaf_position, names, refusal
 from autosched.tir.dtype import int32
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
+from autosched.tir.given import flag
 from autosched.tir.op import cast, const
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def split(
                     if likely(i.inner + i.outer * 4 < 16):
                         B[i.inner + i.outer * 4, j] = A[i.inner + i.outer * 4, j] * 2.0
     """
+    unguarded = flag("split: disable_predication", disable_predication)
     position = leaf_position("split", stage, parent)
     check_kind("split", stage, parent, _SPLITTABLE)
     if (factor is None) == (nparts is None):
@@ -83,7 +85,7 @@ def split(
             inner,
             None if factor is None else size,
             size if factor is None else None,
-            disable_predication,
+            unguarded,
         )
     )
     stage.all_iter_vars += (outer, inner)

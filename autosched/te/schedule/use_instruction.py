@@ -16,6 +16,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.te.schedule.instruction_stages import INSTRUCTION, InstructionStages, Tile
 from autosched.te.schedule.refusal import refusal
+from autosched.tir.given import flag
 
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
@@ -67,6 +68,7 @@ def use_instruction(
             for n in range(32):
                 C[m, n] = C.tile[m // 6, n // 32, m % 6, n // 16 % 2, n % 16]
     """
+    pack_a, over = flag("use_instruction: pack_a", pack_a), flag("use_instruction: over", over)
     stage = schedule[tensor]
     it = instruction(name)
     op = stage.op

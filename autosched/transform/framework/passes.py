@@ -62,7 +62,7 @@ class _SinglePass(Named):
                 own = self.name in OWN_PASSES
                 integer(what, value, _LEAST.get(option.name, 0) if own else None)
             elif kind == "bool":
-                flag(what, value)
+                object.__setattr__(self, option.name, flag(what, value))
             elif kind == "str":
                 instance(what, value, str)
 
