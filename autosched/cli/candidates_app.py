@@ -129,7 +129,7 @@ def show(
     features: Annotated[
         str | None,
         typer.Option(
-            help="Of --as features: autosched-1 (the default), which tune learns from, or "
+            help="Of --as features: autosched-1, which tune learns from (the default), or "
             "ansor-0.19.",
             autocompletion=FEATURE_SETS,
         ),
