@@ -47,10 +47,7 @@ class AxisText:
         """The scale of each term; empty where a term is no positive multiple of a variable,
         quotient or remainder."""
         found = []
-        for term in self.terms:
-            inside, scale = term, 1
-            if isinstance(term, Mul) and isinstance(term.b, IntImm):
-                inside, scale = term.a, term.b.value
+        for inside, scale in map(_scaled, self.terms):
             if scale < 1 or not isinstance(inside, Var | FloorDiv | FloorMod):
                 return ()
             found.append(scale)
@@ -58,16 +55,14 @@ class AxisText:
 
     def along(self, variable: Var | None) -> Along:
         """How the text depends on the variable of a loop."""
-        scale, found = 0, {FloorDiv: False, FloorMod: False}
-        for term in self.terms if variable is not None else ():
-            inside, factor = term, 1
-            if isinstance(term, Mul) and isinstance(term.b, IntImm):
-                inside, factor = term.a, term.b.value
+        scale, divided, cut = 0, False, False
+        for inside, factor in map(_scaled, self.terms) if variable is not None else ():
             if inside is variable:
                 scale += factor
-            elif variable in free_vars(term):
-                found[FloorMod if _steps(inside, variable) else FloorDiv] = True
-        return Along(scale, found[FloorDiv], found[FloorMod])
+            elif variable in free_vars(inside):
+                steps = _steps(inside, variable)
+                divided, cut = divided or not steps, cut or steps
+        return Along(scale, divided, cut)
 
     @property
     def divided(self) -> bool:
@@ -98,6 +93,13 @@ class StageText:
     sizes: tuple[int, ...]
     conditions: tuple[Expr, ...]
     axes: tuple[AxisText, ...]
+
+
+def _scaled(term: Expr) -> tuple[Expr, int]:
+    """A term without its constant factor, and that factor."""
+    if isinstance(term, Mul) and isinstance(term.b, IntImm):
+        return term.a, term.b.value
+    return term, 1
 
 
 def _steps(e: Expr, variable: Var) -> bool:
