@@ -77,13 +77,15 @@ from autosched.tir.op import (
     truncdiv,
     truncmod,
 )
-from autosched.tir.walk import free_vars, substitute
+from autosched.tir.walk import distinct, free_vars, substitute
 
 if TYPE_CHECKING:
     from autosched.arith.analyzer import Analyzer
     from autosched.arith.sum_form import Sum
 
 MAX_NESTING = 5
+_LONG, _SHARED = 1024, 8
+"""A branch shares much if it has more nodes than the first, and so many for each different one."""
 
 _FOLD: dict[type[Expr], Callable[[Any, Any], Expr]] = {
     Add: add,
@@ -161,11 +163,12 @@ class Found:
 class RewriteSimplifier:
     """Rewrites the children of a node, then the node by the first rule that matches."""
 
-    __slots__ = ("analyzer", "found")
+    __slots__ = ("_lengths", "analyzer", "found")
 
     def __init__(self, analyzer: Analyzer, found: Found) -> None:
         self.analyzer = analyzer
         self.found = found
+        self._lengths: dict[Expr, int] = {}
 
     def __call__(self, e: Expr) -> Expr:
         """`e` rewritten, and rewritten once more if that changed it."""
@@ -326,19 +329,38 @@ class RewriteSimplifier:
         return select(condition, a, b)
 
     def _branches(self, condition: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-        """Both branches simplified, `a` assuming `condition` and `b` assuming its negation."""
+        """Both branches simplified, `a` assuming `condition` and `b` assuming its negation.
+
+        Nothing is assumed in a branch that is long because of what it shares: that would be
+        simplified again for each of its places.
+        """
         if condition.dtype.lanes != 1:
             return self.visit(a), self.visit(b)
         variables = free_vars(condition)
-        if variables.isdisjoint(free_vars(a)):
+        if variables.isdisjoint(free_vars(a)) or self._shares(a, condition):
             a = self.visit(a)
         else:
             with self.analyzer.constraint(condition):
                 a = self.visit(a)
-        if variables.isdisjoint(free_vars(b)):
+        if variables.isdisjoint(free_vars(b)) or self._shares(b, condition):
             return a, self.visit(b)
         with self.analyzer.constraint(negation(self, condition)):
             return a, self.visit(b)
+
+    def _shares(self, e: Expr, condition: Expr) -> bool:
+        """Whether `e` is long only because it shares parts, and does not ask for the condition."""
+        length = self._length(e)
+        if length <= _LONG:
+            return False
+        parts = set(distinct(e))
+        return length > _SHARED * len(parts) and condition not in parts
+
+    def _length(self, e: Expr) -> int:
+        """The number of nodes of `e` written out."""
+        found = self._lengths.get(e)
+        if found is None:
+            found = self._lengths[e] = 1 + sum(map(self._length, e.children()))
+        return found
 
     def _call(self, e: Any) -> Expr:
         if e.op == "likely":

@@ -88,6 +88,8 @@ STEPS: dict[str, tuple[str, Step]] = {
     "a jump": ("float32", lambda x, a: te.floor(x * x) + x),
     "a remainder": ("int32", lambda x, a: (x * x + a) % 7),
     "a choice": ("float32", lambda x, a: te.if_then_else(a > 1.0, x * 0.5, x * x)),
+    "a choice by the value": ("float32", lambda x, a: te.select(x > a, x, x + a)),
+    "a choice of integers": ("int32", lambda x, a: te.select(x > a, x, x + a)),
     "bytes": ("float8_e4m3fn", lambda x, a: x * x + a),
 }
 """A step of an iteration, which uses the value of the step before more than once, and its type."""
