@@ -73,9 +73,9 @@ def _printed(option: Any) -> Any:
 
 def _refuse_empty(command: Any, context: Any, words: Sequence[str]) -> None:
     """Raise ConfigError for an empty text; as a path it would mean the current folder."""
-    given, _, _ = command.make_parser(context).parse_args(list(words))
-    if given.get("help"):
+    if not set(words).isdisjoint(context.help_option_names):
         return
+    given, _, _ = command.make_parser(context).parse_args(list(words))
     for parameter in command.get_params(context):
         value = given.get(parameter.name)
         if value == "" or (isinstance(value, list | tuple) and "" in value):
