@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from autosched.measure.check import Seen
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.memory_needed import require_memory
 from autosched.measure.process_runner import START_SECONDS, Batch, ProcessRunner, unless_lost
-from autosched.measure.result import Failure, RunResult
+from autosched.measure.result import Failure
 from autosched.process.ahead import worker_of
 from autosched.process.worker import NoProcessError, Worker
 from autosched.task import Task
@@ -104,16 +104,8 @@ class CpuRunner(ProcessRunner):
         except MeasureError as again:
             raise RunLostError(f"a new process cannot run candidates: {again}") from error
 
-    def run(
-        self,
-        task: Task,
-        artifacts: Sequence[bytes | None],
-        best: float = float("inf"),
-        on_done: Callable[[int], None] | None = None,
-    ) -> list[RunResult]:
-        """See `ProcessRunner.run`."""
+    def _begin(self, task: Task) -> None:
         self._disturbed = {}
-        return ProcessRunner.run(self, task, artifacts, best, on_done)
 
     def _after_first(self, batch: Batch, index: int) -> None:
         """Nothing: candidates are compared with the reference after the batch."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -27,7 +27,7 @@ from autosched.measure.gpu_worker import GpuWorker
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.nvml import Nvml
 from autosched.measure.process_runner import Batch, ProcessRunner
-from autosched.measure.result import Failure, RunResult
+from autosched.measure.result import Failure
 from autosched.process.worker import NoProcessError, Worker
 from autosched.runtime.device_errors import IMAGE_CODES
 from autosched.target import Target, arch_of
@@ -190,14 +190,7 @@ class GpuRunner(ProcessRunner):
         found: list[npt.NDArray[Any]] = self._call(("outputs",), "check", _START_SECONDS)
         return found
 
-    def run(
-        self,
-        task: Task,
-        artifacts: Sequence[bytes | None],
-        best: float = float("inf"),
-        on_done: Callable[[int], None] | None = None,
-    ) -> list[RunResult]:
-        """See `ProcessRunner.run`. RunLostError, with the results so far, when the GPU is lost."""
+    def _begin(self, task: Task) -> None:
         self._seen.clear()
         self._uses.clear()
         self._clocks.clear()
@@ -206,7 +199,6 @@ class GpuRunner(ProcessRunner):
         self._stopped = False
         if self.checks:
             self.reference(task)
-        return ProcessRunner.run(self, task, artifacts, best, on_done)
 
     def launch(self, task: Task) -> None:
         """The same as `start`, so that a missing or busy GPU is reported before the search."""

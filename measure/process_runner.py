@@ -107,6 +107,10 @@ class ProcessRunner(ABC):
         return times
 
     @abstractmethod
+    def _begin(self, task: Task) -> None:
+        """Called before a batch: forget what was noted of the last one."""
+
+    @abstractmethod
     def _after_first(self, batch: Batch, index: int) -> None:
         """Called after the first call of a candidate that did not fail."""
 
@@ -162,12 +166,8 @@ class ProcessRunner(ABC):
         best: float = float("inf"),
         on_done: Callable[[int], None] | None = None,
     ) -> list[RunResult]:
-        """Time a batch: raw repeats (seconds per call) and failure of each artifact.
-
-        Artifacts that are None are skipped. `best` is the best known time in seconds per call.
-        `on_done` is called with the work done, counted in candidates. Raises RunInterrupted on
-        Ctrl-C, and RunLostError when no process can be made ready.
-        """
+        """See `Runner.run`."""
+        self._begin(task)
         batch = Batch(self, artifacts, best)
         try:
             self.start(task)
@@ -183,10 +183,10 @@ class ProcessRunner(ABC):
     def together(
         self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
     ) -> list[RunResult]:
-        """The same as `run`, but no candidate is dropped for being slow.
+        """See `Runner.together`.
 
-        Each visit takes about `seconds` for up to three repeats of an artifact. A call longer than
-        that is a repeat of its own. With empty caches a visit is a single call.
+        A call longer than `seconds` is a repeat of its own. With empty caches a visit is a single
+        call.
         """
         before = self.options
         if before.flush_bytes:
