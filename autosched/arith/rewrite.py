@@ -77,7 +77,7 @@ from autosched.tir.op import (
     truncdiv,
     truncmod,
 )
-from autosched.tir.walk import distinct, free_vars, substitute
+from autosched.tir.walk import distinct, free_vars, substitute, written_out
 
 if TYPE_CHECKING:
     from autosched.arith.analyzer import Analyzer
@@ -163,12 +163,12 @@ class Found:
 class RewriteSimplifier:
     """Rewrites the children of a node, then the node by the first rule that matches."""
 
-    __slots__ = ("_lengths", "analyzer", "found")
+    __slots__ = ("_places", "analyzer", "found")
 
     def __init__(self, analyzer: Analyzer, found: Found) -> None:
         self.analyzer = analyzer
         self.found = found
-        self._lengths: dict[Expr, int] = {}
+        self._places: dict[Expr, int] = {}
 
     def __call__(self, e: Expr) -> Expr:
         """`e` rewritten, and rewritten once more if that changed it."""
@@ -349,18 +349,11 @@ class RewriteSimplifier:
 
     def _shares(self, e: Expr, condition: Expr) -> bool:
         """Whether `e` is long only because it shares parts, and does not ask for the condition."""
-        length = self._length(e)
+        length = written_out(e, self._places)
         if length <= _LONG:
             return False
         parts = set(distinct(e))
         return length > _SHARED * len(parts) and condition not in parts
-
-    def _length(self, e: Expr) -> int:
-        """The number of nodes of `e` written out."""
-        found = self._lengths.get(e)
-        if found is None:
-            found = self._lengths[e] = 1 + sum(map(self._length, e.children()))
-        return found
 
     def _call(self, e: Any) -> Expr:
         if e.op == "likely":

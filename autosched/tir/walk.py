@@ -12,7 +12,7 @@ A pass over statements is a `match` function that ends in `map_children`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 
 from autosched.tir.expr import (
@@ -200,13 +200,16 @@ def distinct(expr: Expr, parts: Callable[[Expr], Sequence[Expr]] | None = None) 
                 stack += children[::-1]
 
 
-def post_order(expr: Expr) -> Iterator[Expr]:
-    """Every different sub-expression once, children before parents, left to right."""
+def post_order(expr: Expr, known: Container[Expr] = ()) -> Iterator[Expr]:
+    """Every different sub-expression once, children before parents, left to right.
+
+    Those that are `known` when they are met are left out.
+    """
     done: set[Expr] = set()
-    stack = [expr]
+    stack = [] if expr in known else [expr]
     while stack:
         node = stack[-1]
-        waiting = [child for child in node.children() if child not in done]
+        waiting = [c for c in node.children() if c not in done and c not in known]
         if waiting:
             stack += waiting[::-1]
             continue
@@ -216,12 +219,15 @@ def post_order(expr: Expr) -> Iterator[Expr]:
             yield node
 
 
-def written_out(expr: Expr) -> int:
-    """The number of places that `pre_order` visits, found by visiting different ones once."""
-    places: dict[Expr, int] = {}
-    for node in post_order(expr):
-        places[node] = 1 + sum(places[child] for child in node.children())
-    return places[expr]
+def written_out(expr: Expr, places: dict[Expr, int] | None = None) -> int:
+    """The number of places that `pre_order` visits, found by visiting different ones once.
+
+    `places` keeps the numbers of the sub-expressions for the next calls.
+    """
+    found = {} if places is None else places
+    for node in post_order(expr, found):
+        found[node] = 1 + sum(found[child] for child in node.children())
+    return found[expr]
 
 
 def map_ranges(ranges: tuple[Range, ...], fn: ExprFn) -> tuple[Range, ...]:
