@@ -405,7 +405,9 @@ def test_words_that_packing_turns_are_never_mutated() -> None:
     (steps,) = space.sample(rng, 1, sketch=using(space)[0])[:1]
     structures = Structures()
     moved = moved_factors(structures, structures.rows([steps] * 40), rng, 64)
-    for candidate in structures.candidates(moved):
+    candidates = structures.candidates(moved)
+    assert any(candidate != steps for candidate in candidates)
+    for candidate in candidates:
         lower_steps(space.context.dag, candidate, TARGET)
 
 
